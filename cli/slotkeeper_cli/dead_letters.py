@@ -1,12 +1,12 @@
 """The dead-letter queues and their messages.
 
-    request    RequestDeadLetterQueue           requests that never started: invalid, expired or cancelled; FIFO
+    request    RequestDeadLetterQueue           messages that are no requests; FIFO
     failed     FailedRequestQueue               requests that started and did not succeed
     work       WorkDeadLetterQueue              work that was given up
     schedule   RetryScheduleDeadLetterQueue     retries of work that EventBridge Scheduler could not send
 
 Nothing but commands consumes these queues; reading hides their messages for a short time. Commands never receive from
-RequestQueue and WorkQueue, since that would invalidate the receipt handles that the functions use.
+the other queues, since that would take their messages from the functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.executions import failed_run, failure_reason
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, UnreadSource, received_or_visible
@@ -128,9 +128,9 @@ class DeadLetterMessage:
 
     @property
     def process(self) -> str:
-        """The process of a request, by its body or else by the message group in which it was sent."""
+        """The process of a request; empty if its body states none."""
         process = self.fields.get("process")
-        return process if isinstance(process, str) else process_of(self.attributes.get("message_group", self.group))
+        return process if isinstance(process, str) else ""
 
     @property
     def shared_group(self) -> str:
@@ -172,7 +172,7 @@ class DeadLetterMessage:
     @property
     def label(self) -> str:
         """The request as a text, such as `order-1 (sample, attempt 2)` or `order-1 (sample, attempt 2, high)`."""
-        facts = [self.process] * bool(self.execution) + [f"attempt {self.attempt}"]
+        facts = [self.process] * bool(self.execution and self.process) + [f"attempt {self.attempt}"]
         if self.execution:
             facts += [self.priority] * (self.priority != DEFAULT_PRIORITY)
             facts += [f"weight {self.weight}"] * (self.weight is not None)

@@ -1,4 +1,4 @@
-"""Submit requests: check them by the rules of the starter, send them to RequestQueue, and read their runs."""
+"""Submit requests: check them by the rules of the starter, send them to RequestQueue, and read their rows."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from uuid import uuid4
 
 import typer
 
-from slotkeeper.slots.executions import Execution, Workflow, failure_reason
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.intake import digest_of
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import (
-    DEFAULT_PRIORITY,
     MAX_BODY_BYTES,
     Delivery,
     InvalidRequest,
     Request,
     check_numbers,
-    message_group,
     parse_request,
 )
-from slotkeeper.slots.skipped_requests import SkippedRequests
-from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, kind_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.formatting import one_line, start_time
-from slotkeeper_cli.requests import RETURNED, fields_in
+from slotkeeper_cli.request_finder import failure_of
+from slotkeeper_cli.requests import RequestState, hide_tokens, state_of
+from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import target_text
 
 BATCH = 10  # SQS API Reference, SendMessageBatch
 TRIES = 5
 FIRST_WAIT = 0.2  # seconds, doubled at each try
-# After `start_before`: the starter's time-out, with which an earlier receive may start the request, and a clock's lead.
-LATE_SECONDS = 60
+# States after which the request that was sent is the next attempt.
+_NEXT = ("RETURNED", "REDRIVEN")
 
 
 class InvalidRequests(CommandError):
@@ -83,9 +85,8 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
 
 def check(body: str) -> Request:
     """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
-    delivery = Delivery(str(uuid4()), body, group_of(body), "", "0", 1, 0.0)
-    request = parse_request(delivery)
-    if request.is_too_late(time.time()):
+    request = parse_request(Delivery(str(uuid4()), body, "", "0", 0.0))
+    if request.deadline is not None and time.time() >= request.deadline:
         raise InvalidRequest(f"start_before {request.start_before} has passed, so it would be dead-lettered as TooLate")
     if request.task_token:
         raise InvalidRequest("it has a task_token, which only the task that waits for the answer can send: remove it")
@@ -107,17 +108,6 @@ def deadline_of(text: str) -> str:
     except InvalidRequest as error:
         raise typer.BadParameter(f"--start-before takes HH:MM, or a date and a time with its zone: {error}") from error
     return start_before
-
-
-def group_of(body: str) -> str:
-    """The message group in which a body is a valid request, if it is one."""
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(fields, dict):
-        return ""
-    return message_group(str(fields.get("process", "")), str(fields.get("priority", DEFAULT_PRIORITY)))
 
 
 @dataclass(frozen=True)
@@ -188,15 +178,15 @@ def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Calla
 
 
 def message_of(request: Request) -> dict[str, str]:
-    """The fields of one sending of a request to RequestQueue, in the message group of its process and priority.
+    """The fields of one sending of a request to RequestQueue. In one message group, a file's requests keep their order.
 
     The deduplication id is new for each sending, and a try that repeats it has the same fields. With the execution's
-    name, SQS would accept a request that is sent again within five minutes of its dead letter, and drop it (SQS
-    Developer Guide, "Amazon SQS FIFO queue key terms"). The starter recognizes a request that has run.
+    name, SQS would accept a request that is sent again within five minutes, and drop it (SQS Developer Guide, "Amazon
+    SQS FIFO queue key terms"). The starter recognizes a request that was sent before.
     """
     return {
         "MessageBody": request.to_json(),
-        "MessageGroupId": message_group(request.process, request.priority),
+        "MessageGroupId": request.process,
         "MessageDeduplicationId": str(uuid4()),
     }
 
@@ -249,83 +239,68 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
 
 @dataclass(frozen=True)
 class Run:
-    """The last known attempt of a request, and its execution; None if it has not started.
+    """A request and the row of its last attempt; None if it has none yet.
 
     Attributes:
-        skipped: why it was skipped; "" if it was not.
-        is_too_late: whether it has not started, and cannot any more, because its `start_before` has passed.
+        request: its attempt is that of the row, or the one that is expected.
+        message_id: of the message that has brought it; empty if it was not sent.
     """
 
     request: Request
-    execution: Execution | None = None
-    skipped: str = ""
-    is_too_late: bool = False
+    row: RequestRow | None = None
+    message_id: str = ""
 
     @property
-    def status(self) -> str:
-        """The status of the execution; without one `skipped`, `too late` or `not started`."""
-        if self.execution is not None:
-            return self.execution.status
-        return "skipped" if self.skipped else "too late" if self.is_too_late else "not started"
+    def state(self) -> str:
+        """The state of the row; without one `not accepted`."""
+        return state_of(self.row.state) if self.row else "not accepted"
 
     @property
-    def was_returned(self) -> bool:
-        """Whether the workflow has returned the request to the queue, as its next attempt."""
-        return self.execution is not None and self.execution.error == RETURNED
+    def is_other(self) -> bool:
+        """Whether another request has used the id, so that this one does not run."""
+        if self.row is None:
+            return False
+        is_of_message = bool(self.message_id) and self.row.message_id == self.message_id
+        return self.row.code == "RequestIdReused" or (not is_of_message and self.row.digest != digest_of(self.request))
 
     @property
     def has_ended(self) -> bool:
-        """Whether the request has ended, with or without success."""
-        if self.execution is None:
-            return bool(self.skipped) or self.is_too_late
-        return self.execution.is_closed and not self.was_returned
+        """Whether the request has ended, with or without success, or does not run."""
+        return self.is_other or (self.row is not None and self.row.state not in ("QUEUED", "STARTED", *_NEXT))
 
     @property
     def has_failed(self) -> bool:
-        """Whether the request has ended without success."""
-        return self.has_ended and not self.skipped and self.status != "SUCCEEDED"
+        """Whether the request has ended without success. A skipped one has not failed."""
+        return self.has_ended and (self.is_other or self.state not in (RequestState.SUCCEEDED, RequestState.SKIPPED))
 
     @property
     def reason(self) -> str:
-        """Why the attempt failed or was skipped; "" if neither."""
-        return failure_reason(self.execution.cause) if self.execution else self.skipped
-
-    @property
-    def differences(self) -> list[str]:
-        """The fields in which the executed request differs; if there are any, another request has used the id."""
-        if self.execution is None:
-            return []
-        executed, submitted = fields_in(self.execution.input), fields_in(self.request.to_json())
-        return sorted(name for name in {**executed, **submitted} if executed.get(name) != submitted.get(name))
+        """Why it failed or ended without a start; "" if neither."""
+        return hide_tokens(failure_of(self.row)) if self.row else ""
 
     def as_dict(self) -> dict[str, Any]:
         """The outcome as JSON shows it."""
-        error, cause = (self.execution.error, self.execution.cause) if self.execution else ("", "")
-        return {"status": self.status, "error": error or None, "cause": cause or None, "reason": self.reason or None}
+        error, cause = (self.row.error, self.row.cause) if self.row else ("", "")
+        shown = {"state": self.state, "error": error or None, "cause": hide_tokens(cause) or None}
+        return shown | {"code": (self.row.code if self.row else "") or None, "reason": self.reason or None}
 
 
-def read_runs(workflow: Workflow, runs: Sequence[Run]) -> list[Run]:
-    """Read the execution of each attempt."""
-    executions = in_parallel(lambda one: workflow.describe(one.request.execution_name), runs)
-    return [Run(one.request, execution) for one, execution in zip(runs, executions, strict=True)]
+def read_runs(rows: RowSearch, runs: Sequence[Run]) -> list[Run]:
+    """Read the rows of requests, of the last attempt of each."""
+    return in_parallel(lambda run: _last_attempt(rows, run), runs)
 
 
-def without_execution(skipped: SkippedRequests, run: Run, now: float) -> Run:
-    """The run, with what is known of its request if it has no execution: that it was skipped, or is too late."""
-    if run.execution is not None:
-        return run
-    if run.request.is_too_late(now - LATE_SECONDS):
-        return replace(run, is_too_late=True)
-    note = skipped.note_of(run.request.execution_name) if run.request.when_busy == "skip" else None
-    return replace(run, skipped=note.reason) if note else run
+def _last_attempt(rows: RowSearch, run: Run) -> Run:
+    """The run with the row of its last attempt.
 
-
-def last_attempt(workflow: Workflow, run: Run) -> Run:
-    """The last attempt: a returned request has a next one, a failed request only if it was redriven."""
-    while run.was_returned or run.has_failed:
-        again = Run(replace(run.request, attempt=run.request.attempt + 1))
-        (read,) = read_runs(workflow, [again])
-        if read.execution is None:
-            return again if run.was_returned else run
-        run = read
-    return run
+    An attempt that ended without a start is the last one only if this message has brought it: a message of the same id
+    becomes the next one (intake.py).
+    """
+    request = run.request
+    while True:
+        found = rows.attempt(request.process, request.execution_name).rows
+        row = next((each for each in found if each.execution == request.execution_name), None)
+        is_of_message = row is not None and bool(run.message_id) and row.message_id == run.message_id
+        if row is None or not (row.state in _NEXT or (row.state in ENDED_WITHOUT_START and not is_of_message)):
+            return replace(run, request=request, row=row)
+        request = replace(request, attempt=request.attempt + 1)

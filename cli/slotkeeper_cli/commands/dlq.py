@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.next_step import next_step
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.dead_letters import (
@@ -152,15 +154,17 @@ def redrive(
     ] = None,
     start_before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Replaces the start_before of requests: HH:MM, or ISO 8601 with its zone."),
+        typer.Option(
+            metavar="TIME", help="Replaces the start_before of failed requests: HH:MM, or ISO 8601 with its zone."
+        ),
     ] = None,
 ) -> None:
-    """Redrive messages: send them again, as the next attempt.
+    """Queue failed requests again; send other messages again.
 
-    Messages are sent in the order of their requests, at most 1,000 at a time. Each keeps its idempotency key, and is
-    sent first and then deleted. A message that would be refused again stays, with the reason. If all stay, the exit
-    code is 3. You can interrupt the command and run it again: a message that is sent twice has no second effect. A
-    request is sent without its task token: its caller was answered, or has timed out.
+    A failed request is queued as its next attempt (see also slotkeeper request redrive). Other messages are sent again
+    under the same key. A message is deleted after that. They are handled in the order of their requests, at most 1,000
+    at a time. A message that would be refused again stays, with the reason. If all stay, the exit code is 3. You can
+    interrupt the command and run it again: what is redriven twice has no second effect.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
@@ -240,36 +244,59 @@ def _redrive(
 ) -> RedriveReport:
     report = RedriveReport()
     sent: dict[tuple[str, str], int] = {}
-    read, unread = SlotControl(context.stack).read_all() if reader.queue.has_requests else ([], [])
+    control = SlotControl(context.stack)
+    read, unread = control.read_all() if reader.queue.has_requests else ([], [])
     processes, malformed = [one.name for one in read], [one.process for one in unread]
+
+    def skipped(message: DeadLetterMessage) -> str | None:
+        # A job that fails fast returns while the queue is read, and would be sent again and again.
+        is_back = message.attempt >= sent.get((message.process, message.request_id), math.inf)
+        why = choose(message)
+        return "this command has sent the request, and it has failed again" if why == "" and is_back else why
+
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
         task = progress.add_task(reader.queue.full_name, total=expected)
         for batch in batches:
             planned: list[Redrive] = []
             for message in batch:
-                skipped = choose(message)
-                # A job that fails fast returns while the queue is read, and would be sent again and again.
-                if skipped == "" and message.attempt >= sent.get((message.process, message.request_id), math.inf):
-                    skipped = "this command has sent the request, and it has failed again"
-                if skipped is None or (limit is not None and report.handled + len(planned) >= limit):
+                why = skipped(message)
+                if why is None or (limit is not None and report.handled + len(planned) >= limit):
                     continue
                 try:
-                    if skipped:
-                        raise NotRedrivable(skipped)
-                    planned.append(plan(message, processes, malformed, start_before))
+                    if why:
+                        raise NotRedrivable(why)
+                    planned.append(plan(message, processes, malformed, start_before, _row(control, message)))
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:
-                # `explain` reads these lines, since a queued message cannot be seen.
                 audit("dlq redrive", queue=reader.queue.full_name, sent=[_for_audit(one) for one in planned])
-            for one in planned:
-                _send_and_delete(context, reader, one, dry_run, report)
-                if not dry_run:
-                    sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
-                progress.update(task, completed=report.handled)
+            with _ringing(control, [] if dry_run else planned):
+                for one in planned:
+                    _send_and_delete(context, control, reader, one, dry_run, report)
+                    if not dry_run:
+                        sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
+                    progress.update(task, completed=report.handled)
             if limit is not None and report.handled >= limit:
                 break
     return report
+
+
+@contextmanager
+def _ringing(control: SlotControl, planned: Sequence[Redrive]) -> Iterator[None]:
+    """Ring for the processes whose requests are queued again, also if that is interrupted."""
+    try:
+        yield
+    finally:
+        for process in sorted({one.dlq_message.process for one in planned if one.row}):
+            control.doorbell.ring(Bell(process))
+
+
+def _row(control: SlotControl, message: DeadLetterMessage) -> RequestRow | None:
+    """The row of a failed request; None for any other message, or if it has none."""
+    if message.queue is not DeadLetterQueueName.FAILED:
+        return None
+    rows = control.row_search.attempt(message.process, message.execution).rows
+    return next((row for row in rows if row.execution == message.execution), None)
 
 
 def _for_audit(one: Redrive) -> dict[str, Any]:
@@ -278,14 +305,22 @@ def _for_audit(one: Redrive) -> dict[str, Any]:
 
 
 def _send_and_delete(
-    context: CommandContext, reader: DeadLetterQueueReader, one: Redrive, dry_run: bool, report: RedriveReport
+    context: CommandContext,
+    control: SlotControl,
+    reader: DeadLetterQueueReader,
+    one: Redrive,
+    dry_run: bool,
+    report: RedriveReport,
 ) -> None:
     sent = False
     try:
         if not dry_run:
-            send(context.stack, one)
+            send(context.stack, control, one)
             sent = True
             reader.delete(one.dlq_message)
+    except NotRedrivable as error:
+        report.skip(one.dlq_message, str(error))
+        return
     except (BotoCoreError, ClientError) as error:
         not_deleted = "it was sent, but not deleted: redrive it again, which has no second effect"
         report.failed.append({**one.summary(), "error": f"{not_deleted if sent else 'it was not sent'} ({error})"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -13,16 +13,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.executions import CLOSED_STATUSES
+from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
+from slotkeeper.slots.request import Priority, Request
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
+from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.slot_control import SlotControl, add_command, no_process, repair_texts
-from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.submission import (
     BATCH,
     NumberedRequest,
@@ -30,19 +30,19 @@ from slotkeeper_cli.submission import (
     SendResult,
     deadline_of,
     fields_of,
-    last_attempt,
     read_input,
     read_lines,
     read_runs,
     refuse_wrong_kind,
     send_all,
-    without_execution,
 )
 
-# Seconds between two polls of the executions that have not ended.
-_POLL_SECONDS = 2.0
-# Requests above which the command does not check whether they ran before: each check is a call.
-MAX_CHECKED = 100
+# Seconds between two polls of the requests that have not ended.
+_POLL_SECONDS = 1.0
+# Requests above which the command does not check whether they were sent before: each check is a call.
+MAX_CHECKED = 1000
+# Ids that a printed command names.
+MAX_NAMED = 5
 UNKNOWN = "may have been sent; sending it again has no second effect"
 
 Arguments = Annotated[
@@ -119,7 +119,7 @@ def submit(
         )
     lines = _from_file(file) if file is not None else _from_options(str(process), argument or [], given)
     _check_processes(context, [line.request for line in lines], force)
-    before = _ran_before(context, lines, named=file is not None)
+    before = _sent_before(context, lines, named=file is not None)
     requests = [line.request for line in lines if line.request.execution_name not in before]
     if requests:
         audit(
@@ -131,16 +131,14 @@ def submit(
         )
     sent = _send(context, requests)
     refused = [one for one in sent if one.error]
-    runs = before | {one.request.execution_name: Run(one.request) for one in sent if not one.error}
+    runs = before | {
+        one.request.execution_name: Run(one.request, message_id=one.message_id) for one in sent if not one.error
+    }
     if wait:
         runs = _wait(context, runs, timeout * 60)
     data: dict[str, Any] = {
-        "sent": [
-            one.as_dict() | (runs[one.request.execution_name].as_dict() if wait else {})
-            for one in sent
-            if not one.error
-        ],
-        "ran_before": [fields_of(runs[name].request) | runs[name].as_dict() for name in before],
+        "sent": [_shown(one, runs[one.request.execution_name] if wait else None) for one in sent if not one.error],
+        "sent_before": [fields_of(runs[name].request) | runs[name].as_dict() for name in before],
         "refused": [one.as_dict() for one in refused],
     }
     context.out.result(data, lambda console: _render(console, data, wait))
@@ -149,6 +147,10 @@ def submit(
             f"{len(refused)} of {count(len(sent), 'request')} not sent: submit those again with the same ids"
         )
     _raise_for_outcome(list(runs.values()), wait, timeout * 60)
+
+
+def _shown(one: SendResult, run: Run | None) -> dict[str, Any]:
+    return one.as_dict() | ({} if run is None else {"execution": run.request.execution_name, **run.as_dict()})
 
 
 def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any]) -> list[NumberedRequest]:
@@ -180,15 +182,13 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
     known = {one.name: one for one in processes}
     wanted, unread = {one.process for one in requests}, {one.process: one for one in malformed}
     for text in repair_texts(unread[name] for name in sorted(wanted & set(unread))):
-        context.out.note(
-            f"Warning: its requests wait until it is repaired, or are dead-lettered after two days: {text}"
-        )
+        context.out.note(f"Warning: its requests wait until it is repaired: {text}")
     if (unknown := sorted(wanted - set(known) - set(unread))) and not force:
         names = sorted([*known, *unread])
         raise NotFound(
             " ".join(no_process(each, names) for each in unknown)
             + f" The processes are: {', '.join(names) or 'none'}. "
-            f"Its requests would be dead-lettered: add it first, with {add_command(unknown[0])}, or give --force. "
+            f"Its requests would be rejected: add it first, with {add_command(unknown[0])}, or give --force. "
             "Nothing was sent."
         )
     refuse_wrong_kind(known, requests)
@@ -196,49 +196,43 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
         if known[name].paused:
             context.out.note(f"Warning: process {name} is paused. Resume it with: {next_step('process resume', name)}")
         _warn_of_weight(context, known[name], [one for one in requests if one.process == name])
-    for one in requests:
-        if one.process in known and one.execution_name in known[one.process].cancelled:
-            context.out.note(
-                f"Warning: request {one.request_id} of {one.process} is cancelled and will be dead-lettered. To run it "
-                "all the same: slotkeeper dlq redrive request --code Cancelled."
-            )
 
 
 def _warn_of_weight(context: CommandContext, process: Process, requests: list[Request]) -> None:
-    """Warn of requests that wait until the limit is raised, and of the others of their message groups."""
+    """Warn of requests that wait until the limit is raised."""
     weights = [one.weight or process.default_weight for one in requests]
     blocked = [weight for weight in weights if weight > process.slot_limit]
     if blocked:
         context.out.note(
             f"Warning: {count(len(blocked), 'request')} of {process.name} above the limit {process.slot_limit} "
-            f"(largest weight: {max(blocked)}). Such a request, and those of its priority behind it, wait until the "
-            f"limit is raised: {next_step('process set-limit', process.name, max(blocked))}"
+            f"(largest weight: {max(blocked)}). Such a request waits until the limit is raised: "
+            f"{next_step('process set-limit', process.name, max(blocked))}"
         )
 
 
-def _ran_before(context: CommandContext, lines: list[NumberedRequest], named: bool) -> dict[str, Run]:
-    """The requests that have an execution, which do not run again: the last attempt, by the name of the first.
+def _sent_before(context: CommandContext, lines: list[NumberedRequest], named: bool) -> dict[str, Run]:
+    """The requests that were sent before, and do not run again, by the name of the first attempt.
+
+    One that ended without a start is not among them: it runs, if it is sent again.
 
     Args:
         named: name the line of a refused request.
 
     Raises:
-        CommandRefused: another request has used the id. The starter would dead-letter this one.
+        CommandRefused: another request has used the id. The starter would reject this one.
     """
     if len(lines) > MAX_CHECKED:
         context.out.note(
-            f"Note: it was not checked which of the {len(lines):,} requests ran before, since they are more than "
-            f"{MAX_CHECKED}. Such a request does not run again, and one with the id of another is dead-lettered as "
+            f"Note: it was not checked which of the {len(lines):,} requests were sent before, since they are more than "
+            f"{MAX_CHECKED:,}. Such a request does not run again, and one with the id of another is rejected as "
             "RequestIdReused."
         )
         return {}
-    workflow = SlotControl(context.stack).workflow
-    first = read_runs(workflow, [Run(line.request) for line in lines])
+    runs = read_runs(SlotControl(context.stack).row_search, [Run(line.request) for line in lines])
     reused = [
-        f"line {line.number}: " * named + f"request {run.request.request_id} of {run.request.process} "
-        f"({run.status}) differs in: {', '.join(run.differences)}"
-        for line, run in zip(lines, first, strict=True)
-        if run.differences
+        f"line {line.number}: " * named + f"request {line.request.request_id} of {line.request.process} ({run.state})"
+        for line, run in zip(lines, runs, strict=True)
+        if run.is_other
     ]
     if reused:
         raise CommandRefused(
@@ -247,11 +241,7 @@ def _ran_before(context: CommandContext, lines: list[NumberedRequest], named: bo
             *reused,
             "Nothing was sent.",
         )
-    return {
-        line.request.execution_name: last_attempt(workflow, run)
-        for line, run in zip(lines, first, strict=True)
-        if run.execution is not None
-    }
+    return {line.request.execution_name: run for line, run in zip(lines, runs, strict=True) if run.row is not None}
 
 
 def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
@@ -271,41 +261,31 @@ def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
 
 
 def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> dict[str, Run]:
-    """Wait until the runs have ended, or the time has passed; return them as last read."""
-    control = SlotControl(context.stack)
-    workflow = control.workflow
+    """Wait until the requests have ended, or the time has passed; return them as last read."""
+    rows = SlotControl(context.stack).row_search
     until = time.monotonic() + seconds
     known = dict(runs)
     with context.out.progress() as progress:
         task = progress.add_task("ended", total=len(known))
         while True:
             pending = [name for name, run in known.items() if not run.has_ended]
-            read = read_runs(workflow, [known[name] for name in pending])
-            read = [last_attempt(workflow, run) if run.was_returned else run for run in read]
-            read = in_parallel(lambda run: without_execution(control.skipped, run, time.time()), read)
-            known |= zip(pending, read, strict=True)
-            open_runs = sum(not run.has_ended for run in known.values())
-            progress.update(task, completed=len(known) - open_runs)
+            known |= zip(pending, read_runs(rows, [known[name] for name in pending]), strict=True)
+            states = Counter(run.state for run in known.values() if not run.has_ended)
+            still_open = states.total()
+            shown = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+            progress.update(
+                task, completed=len(known) - still_open, description=f"ended ({shown})" if shown else "ended"
+            )
             left = until - time.monotonic()
-            if not open_runs or left <= 0:
+            if not still_open or left <= 0:
                 return known
-            time.sleep(min(max(_POLL_SECONDS, open_runs / 50), left))
+            time.sleep(min(max(_POLL_SECONDS, still_open / 100), left))
 
 
 def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
     texts = []
-    if failed := sum(run.has_failed and not run.is_too_late and not run.differences for run in runs):
-        texts.append(f"{failed} of {count(len(runs), 'request')} failed. List them with: slotkeeper dlq list failed")
-    if too_late := sum(run.is_too_late for run in runs):
-        texts.append(
-            f"{too_late} of {count(len(runs), 'request')} had not started when start_before passed. List them with: "
-            "slotkeeper dlq list request"
-        )
-    if reused := sum(bool(run.differences) for run in runs):
-        texts.append(
-            f"{reused} of {count(len(runs), 'request')} did not run, since another request has used the id. List them "
-            "with: slotkeeper dlq list request"
-        )
+    for what, of in _failures(runs):
+        texts.append(f"{len(of)} of {count(len(runs), 'request')} {what}")
     if wait and (left := sum(not run.has_ended for run in runs)):
         texts.append(
             f"{left} of {count(len(runs), 'request')} had not ended after {duration(seconds)}. Show the state "
@@ -315,13 +295,31 @@ def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
         raise CommandFailed(*texts)
 
 
+def _failures(runs: list[Run]) -> Iterator[tuple[str, list[Run]]]:
+    """The requests that have ended without success, by what the operator can do."""
+    failed = [run for run in runs if run.has_failed and not run.is_other]
+    others = [run for run in runs if run.is_other]
+    if of := [run for run in failed if run.state == RequestState.FAILED]:
+        yield f"failed. Queue them again with: {next_step('request redrive', of[0].request.process, *_ids(of))}", of
+    if of := [run for run in failed if run.state == RequestState.TOO_LATE]:
+        yield "had not started when start_before passed", of
+    if of := [run for run in failed if run.state in (RequestState.CANCELLED, RequestState.REJECTED)]:
+        yield f"did not run ({', '.join(sorted({run.state for run in of}))})", of
+    if others:
+        yield "did not run, since another request has used the id", others
+
+
+def _ids(runs: list[Run]) -> list[str]:
+    return [run.request.request_id for run in runs][:MAX_NAMED]
+
+
 def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
     for one in data["sent"]:
-        ending = f"  {one.get('status', 'not ended yet')}{_reason(one)}" if wait else ""
+        ending = f"  {one['state']}{_reason(one)}" if wait else ""
         console.print(f"sent: {one['request_id']}  {one['execution']}{_deadline(one)}{ending}")
-    for one in data["ran_before"]:
+    for one in data["sent_before"]:
         console.print(
-            f"not sent: {one['request_id']}  {one['execution']}  {one['status']}{_reason(one)}. "
+            f"not sent: {one['request_id']}  {one['execution']}  {one['state']}{_reason(one)}. "
             f"The same request was sent before, and does not run again. {_advice(one)}"
         )
     for one in data["refused"]:
@@ -338,6 +336,6 @@ def _reason(one: dict[str, Any]) -> str:
 
 
 def _advice(one: dict[str, Any]) -> str:
-    if one["status"] in CLOSED_STATUSES and one["status"] != "SUCCEEDED":
-        return f"Run it as its next attempt with: {next_step('dlq redrive', 'failed', id=one['request_id'])}"
+    if one["state"] == RequestState.FAILED:
+        return f"Run it as its next attempt with: {next_step('request redrive', one['process'], one['request_id'])}"
     return f"Show it with: {next_step('request show', one['request_id'])}"
