@@ -19,13 +19,12 @@ from slotkeeper.slots.process import MAX_SLOT_LIMIT, find_faults, read_process
 from slotkeeper.slots.processes import MAX_REPLACED
 from slotkeeper.slots.rate import milliseconds, read_rate
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, check_target
-from slotkeeper_cli.requests import fields_in, weight_in
 
 Keys = tuple[str, ...]  # the path of an attribute in its item
 Value = Mapping[str, Any]  # an attribute in DynamoDB's format
 
 # Operators and deployments choose these: --set may replace the value of another source.
-SETTINGS = ("slot_limit", "target", "default_weight", "turn_seconds", "rate", "run_settings")
+SETTINGS = ("slot_limit", "target", "default_weight", "rate", "run_settings")
 _RANGES = {
     ("slot_limit",): (0, MAX_SLOT_LIMIT),
     ("run_settings", "timeout_minutes"): (1, MAX_TIMEOUT_MINUTES),
@@ -48,16 +47,16 @@ class Sources:
     Attributes:
         executions: of the malformed holders, by name; None if Step Functions knows none.
         targets: those that these executions have confirmed, by name, as their histories state them.
+        weights: those that the rows of the malformed holders state, by name.
         settings: those that the audit log and the stack's parameters state, by path.
-        cancelled: the requests that the audit log states as cancelled, execution -> seconds since the epoch; None if it
-            could not be read.
+        has_log: whether the audit log could be read.
     """
 
-    queue_url: str
     executions: Mapping[str, Execution | None] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[Keys, Stated] = field(default_factory=dict)
-    cancelled: Mapping[str, float] | None = None
+    has_log: bool = True
 
 
 class Choice(NamedTuple):
@@ -191,25 +190,16 @@ def _converted(kind: str, value: Value | None) -> Value | None:
     return None
 
 
-_REGISTERS_AGAIN = "the request is not lost: its message becomes visible again, and registers it again"
-_POSITION = ("sequence", "receives")
 _NO_RATE = "no source states it; without it the process is paused"
-_ONLY_NAMES = "it only names requests whose messages are gone; the audit line of this repair keeps it"
 # Values for attributes that no source states: none admits more, or frees a slot earlier.
 _SAFE: Mapping[str, tuple[Value | None, str]] = {
-    "turn_high": (None, "a turn lasts at most a minute"),
-    "turn_normal": (None, "a turn lasts at most a minute"),
-    "turn_low": (None, "a turn lasts at most a minute"),
-    "turn_seconds": (None, "no source states it; without it a turn lasts a second"),
+    "ring_at": (None, "the next dispatch rings again, if it must"),
     "paused": ({"BOOL": True}, "no source states it; slotkeeper process resume admits requests again"),
     "holders": ({"M": {}}, "no holder can be read; slotkeeper stack reconcile adopts what runs"),
-    "waiting": ({"M": {}}, _REGISTERS_AGAIN),
-    "lost": ({"M": {}}, _ONLY_NAMES),
 }
 _SAFE_OF_HOLDER: Mapping[str, tuple[Value | None, str]] = {
     "quiet_since": (None, "the janitor begins its two checks again"),
     "redriven": ({"BOOL": True}, "no source states it; the janitor does not stop its child execution"),
-    "task_token": (None, "no source has it: the janitor cannot answer its caller, which times out"),
     "code": ({"S": "unknown"}, "no source has it: its user receives SlotLost; the slot is kept to its end"),
 }
 
@@ -222,24 +212,8 @@ def _choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float
             yield from _rebuilt_holder(fault, item, sources, now)
         case ("holders", _, _):
             yield from _holder_choices(fault, item, sources, now)
-        case ("waiting", priority, *_):
-            entry = value_at(item, ("waiting", priority)) or {}
-            raw = entry.get("M", {"receipt_handle": {}})
-            why = _REGISTERS_AGAIN if "receipt_handle" in raw else _ONLY_NAMES
-            # As a waker leaves it (Slots.clear): it names the request, whose message may be lost.
-            named = {each: raw[each] for each in (*_POSITION, "since", "execution", "request_id") if each in raw}
-            for tombstone in (named, {each: raw.get(each) for each in _POSITION}):
-                yield Choice(("waiting", priority), {"M": tombstone}, f"its tombstone: {why}")
-            yield Choice(("waiting", priority), None, why)
-        case ("lost", name, *within):
-            if within:
-                yield from _itself(fault, item)
-                yield Choice(keys, None, "without it the request is named all the same")
-            yield Choice(("lost", name), None, _ONLY_NAMES)
-        case ("cancelled", *_):
-            yield from _cancellation_choices(fault, item, sources, now)
-        case ("queue_url",):
-            yield Choice(keys, {"S": sources.queue_url}, "the stack's RequestQueue")
+        case ("grants",):
+            yield Choice(keys, _number(milliseconds(now)), "the time, which no plan of a dispatch contains")
         case ("rate" | "next_start", *_):
             yield from _rate_choices(fault, item, sources, now)
         case _:
@@ -261,21 +235,6 @@ def _rate_choices(fault: MalformedAttribute, item: Item, sources: Sources, now: 
     if stated := sources.settings.get(("rate",)):
         yield Choice(("rate",), *stated)
     yield Choice(("rate",), None, _NO_RATE)
-
-
-def _cancellation_choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:
-    keys, since = fault.keys, _number(now)
-    match keys:
-        case (_,) if sources.cancelled is not None:
-            notes = {name: {"M": {"since": _number(at)}} for name, at in sources.cancelled.items()}
-            yield Choice(keys, {"M": notes}, "the lines of request cancel in the audit log")
-        case (_, _):
-            yield Choice(keys, {"M": {"since": since}}, "now: the request stays cancelled")
-        case (_, _, "by"):
-            yield Choice(keys, None, "only for the operator's information; the request stays cancelled")
-        case (_, _, _):
-            yield from _itself(fault, item)
-            yield Choice(keys, since, "now: the request stays cancelled")
 
 
 def _itself(fault: MalformedAttribute, item: Item) -> Iterator[Choice]:
@@ -337,7 +296,7 @@ def _weights(fault: MalformedAttribute, item: Item, sources: Sources) -> Iterato
     """The weights that sources state for a holder, the best source first."""
     name = fault.keys[1]
     execution = sources.executions.get(name)
-    if execution and (weight := weight_in(fields_in(execution.input))):
+    if weight := sources.weights.get(name):
         yield Stated(_number(weight), "its request")
     yield from (Stated(each.value, each.source) for each in _itself(fault, item))
     others = {each: entry for each, entry in item["holders"]["M"].items() if each != name}
@@ -356,7 +315,7 @@ def _whole_limit(item: Item) -> Stated:
 def _held_weight(holders: Mapping[str, Any]) -> int | None:
     """The sum of holders' weights; None if one of them is malformed."""
     item = {"process_name": {"S": ""}, "slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "target": {"S": "any"}}
-    whole = {**item, "holders": {"M": holders}, "waiting": {"M": {}}}
+    whole = {**item, "holders": {"M": holders}, "grants": {"N": "0"}}
     return None if find_faults(whole) else read_process(whole).held_weight
 
 

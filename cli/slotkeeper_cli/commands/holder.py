@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.dead_holders import Verdict, judge
+from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import STATE_MACHINE, kind_of
 from slotkeeper.slots.work import NoSuchJob
@@ -29,7 +29,7 @@ from slotkeeper_cli.holders import (
     target_of,
     weight_text,
 )
-from slotkeeper_cli.request_ids import holders_of, request_id_of
+from slotkeeper_cli.request_finder import RequestFinder
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.target_checks import target_in, target_text
 
@@ -64,7 +64,7 @@ def release(
     checked: list[str] = []
     weight = f"{text}," if (text := weight_text(holder.weight)) else ""
     described = control.workflow.describe(execution)
-    known_id = request_id_of(described.input) if described else None
+    known_id = control.row_search.request_ids([(process.name, execution)]).get(execution)
     label = f"{known_id} ({execution})" if known_id else execution
     alive = _in_use(context, control, process, execution, described, checked)
     for line in checked:
@@ -84,7 +84,7 @@ def release(
     if current is None:
         raise CommandFailed(f"{label} has released its slot meanwhile: there is nothing left to do")
     is_unchanged = (current.state, current.since) == (holder.state, holder.since)
-    if not is_unchanged or not control.slots.release(process.name, execution, current.raw):
+    if not is_unchanged or not control.slots.free(process.name, execution, current.raw):
         raise CommandFailed(f"{label} changed meanwhile, so its slot was not released: run this again")
     _report(context, control, label, {**names, "checked": checked, "forced": bool(alive)})
 
@@ -105,26 +105,25 @@ def _release_lease(context: CommandContext, control: SlotControl, process: Proce
         context.confirm(f"Release the slot of lease {name} although it may still use it ({alive})?")
     names = {"process": process.name, "request_id": None, "execution": name, "weight": holder.weight}
     audit("holder release", **names, checked=[end], alive=alive, forced=bool(alive))
-    if not control.slots.release(process.name, name, holder.raw):
+    if not control.slots.free(process.name, name, holder.raw):
         raise CommandFailed(f"lease {name} was extended or released meanwhile: run this again")
     _report(context, control, f"lease {name}", {**names, "checked": [end], "forced": bool(alive)})
 
 
 def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
-    """Wake the next request, and print the result."""
-    woken = wake_next(control.slots, control.queue, released["process"], time.time())
+    """Ring, so that the next request starts, and print the result."""
+    control.doorbell.ring(Bell(released["process"]))
     weight = f"{text}," if (text := weight_text(released["weight"])) else ""
-    wake = " The first waiting request was woken." * woken
     context.out.result(
-        {"released": released["execution"], **released, "woken": woken},
-        f"{label}: its slot of {released['process']}{weight} is released.{wake}",
+        {"released": released["execution"], **released},
+        f"{label}: its slot of {released['process']}{weight} is released.",
     )
 
 
 def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
     """The process and the execution of the holder with a request id or an execution name."""
     processes, malformed = control.read_all()
-    found = holders_of(processes, given)
+    found = _holders_of(control, processes, given)
     if not found and malformed:
         raise CommandRefused(
             f"no request {given!r} holds a slot of the processes that could be read. Nothing was changed. Not read:",
@@ -140,15 +139,26 @@ def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
     return found[0]
 
 
+def _holders_of(control: SlotControl, processes: list[Process], given: str) -> list[tuple[Process, str]]:
+    """The holders with the name of an execution or lease, or else those of a request."""
+    if named := [(each, given) for each in processes if given in each.holders]:
+        return named
+    known = {each.name: each for each in processes}
+    rows = [row for one in RequestFinder(control).find(given, known) for row in one.rows]
+    return [(known[row.process], row.execution) for row in rows if row.execution in known[row.process].holders]
+
+
 def _instead(context: CommandContext, process: Process, holder: Holder, execution: Execution | None, label: str) -> str:
     """What to do instead of releasing the slot, or by when the janitor releases it."""
     if execution is not None and not execution.is_closed:
         return f"To end it, run {next_step('request cancel', label, stop=True)}."
-    if execution is None and holder.state == "RUNNING":
+    if execution is None and holder.state == "RESERVED":
+        return f"To end it, run {next_step('request cancel', label, stop=True)} once it runs."
+    if execution is None:
         return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
     now, grace = time.time(), grace_seconds(context.stack.parameters)
     target = target_of(process, holder)
-    if execution is None or execution.stopped_at is None:
+    if execution.stopped_at is None:
         ended, work = float(holder.since), None
     else:
         ended = max(execution.stopped_at, holder.since)
@@ -177,24 +187,20 @@ def _in_use(
     grace, now = grace_seconds(context.stack.parameters), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not confirmed it")
-    # The token is in the holder: released here, its caller would wait until its own timeout. A request whose execution
-    # was never started is still in the queue, with its token.
-    answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
-    unanswered = answer * (bool(holder.task_token) and execution is not None)
     match judge(holder, execution, now, grace):
         case Verdict.CANCEL:
-            return unanswered
+            return ""
         case Verdict.ALIVE:
             return _why_alive(holder, execution, kind_of(target_of(process, holder)).work_noun, now, grace)
         case _:
-            return _work_alive(context, control, process, name, checked) or unanswered
+            return _work_alive(context, control, process, name, checked)
 
 
 def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: float, grace: int) -> str:
     if execution is not None and not execution.is_closed:
         return f"its execution is {execution.status}"
     if holder.state == "RESERVED":
-        return f"its starter may still start it; wait {duration(holder.since + grace - now)}"
+        return "its starter, or the next dispatch, starts its workflow"
     if execution is None or execution.stopped_at is None:
         return "it began less than a day ago, and DescribeExecution may not show its execution yet"
     left = duration(execution.stopped_at + grace - now)

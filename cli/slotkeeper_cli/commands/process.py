@@ -13,30 +13,22 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.process import (
-    MAX_HOLDERS,
-    MAX_SLOT_LIMIT,
-    MAX_TURN_SECONDS,
-    TURN_SECONDS,
-    MalformedProcess,
-    Process,
-)
+from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MalformedProcess, Process
 from slotkeeper.slots.processes import check_settings
-from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.rate import Rate, parse_rate
-from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
-from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import ProcessName, process_names
-from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.output import table
-from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.process_queue import label, read_queue
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
-from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import (
     check_account_and_region,
     most_holders,
@@ -49,19 +41,17 @@ from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
+# Blocked requests that a change of the limit names.
+MAX_BLOCKED = 10
+# Requests of a removed process that a printed command names.
+MAX_NAMED = 5
+
 _LIMIT: dict[str, Any] = {
     "min": 0,
     "max": MAX_SLOT_LIMIT,
     "metavar": "LIMIT",
     "help": f"Most requests that may run at the same time, or the most that their weights may add up to. At most "
     f"{MAX_HOLDERS} run.",
-}
-_TURN: dict[str, Any] = {
-    "min": 0,
-    "max": MAX_TURN_SECONDS,
-    "metavar": "SECONDS",
-    "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
-    "next one of its priority comes first. 0: never.",
 }
 _RATE: dict[str, Any] = {
     "metavar": "COUNT/UNIT",
@@ -122,7 +112,7 @@ def list_processes() -> None:
     """List processes with limit, slots in use, holders, target."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
     listed = [
         {key: getattr(one, key) for key in keys} | {"rate": one.rate and str(one.rate), "holders": len(one.holders)}
         for one in processes
@@ -160,25 +150,29 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
     control = SlotControl(context.stack)
     before = control.process(process)
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
-    woken = control.operations.set_limit(process, limit)
+    control.operations.set_limit(process, limit)
     after = replace(before, slot_limit=limit)
     _warn_of_limit(context, after, control)
     heavy = {name: holder.weight for name, holder in after.holders.items() if limit < holder.weight != 1}
-    now = time.time()
-    blocked = [as_dict(after, one, now) for one in waiting_requests(after, now) if after.is_blocked(one)]
+    blocked = _blocked(control, after)
     lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *_above_the_limit(after)]
     if heavy:
-        ids = RequestIds(control.workflow).find(list(heavy))
+        ids = control.row_search.request_ids([(process, name) for name in heavy])
         named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
         lines.append(f"Above the limit alone: {', '.join(named)}.")
-    lines += [
-        f"Blocked: {label(one)}; it and those of its priority behind it wait until the limit is raised."
-        for one in blocked
-    ]
-    lines += ["The first waiting request was woken."] * woken
+    lines += [f"Blocked: {label(one)}; it waits until the limit is raised." for one in blocked[:MAX_BLOCKED]]
+    if (more := len(blocked) - MAX_BLOCKED) > 0:
+        lines.append(f"Blocked: {count(more, 'other request')}. List them with: {next_step('request list', process)}")
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
     data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
-    context.out.result(data | {"woken": woken}, lines)
+    context.out.result(data, lines)
+
+
+def _blocked(control: SlotControl, process: Process) -> list[dict[str, Any]]:
+    """The queued requests that a process with this limit cannot start, as JSON shows them; none if it has no slots."""
+    now = time.time()
+    queued = read_queue(control.rows, process, now).requests if process.slot_limit else []
+    return [one.as_dict(now) for one in queued if one.weight > process.slot_limit]
 
 
 def _above_the_limit(process: Process) -> list[str]:
@@ -227,21 +221,6 @@ def _limit_problems(stack: StackConnection, process: Process, processes: Iterabl
     return problems
 
 
-@app.command("set-turn", cls=StackCommand)
-def set_turn(process: ProcessName, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
-    """Set for how long requests delay those of lower priorities.
-
-    They do so when slots become free.
-    """
-    context = current_context()
-    control = SlotControl(context.stack)
-    before = control.process(process)
-    audit("process set-turn", process=process, before=before.turn_seconds, after=seconds)
-    control.processes.set_turn(process, seconds)
-    data = {"process": process, "before": before.turn_seconds, "after": seconds}
-    context.out.result(data, f"{process}: a turn of {before.turn_seconds} s -> {seconds} s.")
-
-
 @app.command("set-rate", cls=StackCommand)
 def set_rate(
     process: ProcessName,
@@ -260,11 +239,9 @@ def set_rate(
     before = control.process(process)
     shown = {"before": before.rate and str(before.rate), "after": None if after is None else rate}
     audit("process set-rate", process=process, **shown, burst=burst)
-    woken = control.operations.set_rate(process, after)
-    lines = [f"{process}: {before.rate or 'any rate'} -> {after or 'any rate'}."]
-    lines += ["The first waiting request was woken."] * woken
-    data = {"process": process, **shown, "burst": burst, "woken": woken}
-    context.out.result(data, lines)
+    control.operations.set_rate(process, after)
+    data = {"process": process, **shown, "burst": burst}
+    context.out.result(data, f"{process}: {before.rate or 'any rate'} -> {after or 'any rate'}.")
 
 
 def _rate_of(text: str, burst: int, effect: str) -> Rate:
@@ -312,15 +289,11 @@ def resume(
             "requests would run than the limit allows. Run slotkeeper stack reconcile first, or give --force. Nothing "
             "was changed."
         )
-    woken = []
     for one in chosen:
         audit("process resume", process=one.name, forced=force)
-        if control.operations.resume(one.name):
-            woken.append(one.name)
+        control.operations.resume(one.name)
     names_resumed = [one.name for one in chosen]
-    wake = "; the first waiting request was woken"
-    lines = [f"{name}: resumed{wake * (name in woken)}." for name in names_resumed]
-    context.out.result({"resumed": names_resumed, "woken": woken}, lines)
+    context.out.result({"resumed": names_resumed}, [f"{name}: resumed." for name in names_resumed])
     _fail_for(malformed, "resumed")
 
 
@@ -332,7 +305,6 @@ def add(
     default_weight: DefaultWeight = 1,
     timeout_minutes: TimeoutMinutes = None,
     settle_seconds: SettleSeconds = 0,
-    turn_seconds: Annotated[int, typer.Option(**_TURN)] = TURN_SECONDS,
     rate: Annotated[str | None, typer.Option(**_RATE)] = None,
     burst: Burst = 1,
     paused: Annotated[
@@ -349,7 +321,6 @@ def add(
     context = current_context()
     control = SlotControl(context.stack)
     own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
-    own |= {"turn_seconds": turn_seconds}
     paced = None if rate is None else _rate_of(rate, burst, "Nothing was added.")
     if rate is None and burst != 1:
         raise typer.BadParameter("--burst needs --rate. Nothing was added.")
@@ -369,16 +340,12 @@ def add(
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
     audit("process add", process=process, **settings, **own, rate=rate, burst=burst, forced=bool(problems))
-    queue_url = context.stack.outputs["RequestQueueUrl"]
     own |= {"rate": paced}
-    if not control.processes.create(process, limit, target, paused, default_weight, **own, queue_url=queue_url):
+    if not control.processes.create(process, limit, target, paused, default_weight, **own):
         raise _exists(control, process)
+    # Requests that were sent before are queued, if they have not been rejected yet.
+    control.doorbell.ring(Bell(process))
     _warn_of_limit(context, control.process(process), control)
-    if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
-        context.out.note(
-            f"Note: {ALWAYS_FIT} requests whose callers wait for answers can hold its slots at the same time, more if "
-            f"their task tokens have less than {MAX_TOKEN_CHARACTERS:,} bytes. Other requests are not limited by this."
-        )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     data |= {"rate": paced and str(paced)}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
@@ -388,7 +355,7 @@ def _exists(control: SlotControl, process: str) -> CommandRefused:
     """The error for a process that exists already; CommandFailed is raised if its item is malformed."""
     control.process(process)
     return CommandRefused(
-        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-rate, set-turn, "
+        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-rate, "
         "pause and resume. Nothing was changed."
     )
 
@@ -402,8 +369,6 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
         sentences.append(f"Its work is stopped after {duration(settings['timeout_minutes'] * 60)}")
     if settings["settle_seconds"]:
         sentences.append(f"Its slots are kept for {duration(settings['settle_seconds'])} after an abort")
-    if settings["turn_seconds"] != TURN_SECONDS:
-        sentences.append(f"A turn lasts {settings['turn_seconds']} s")
     if settings["rate"]:
         sentences.append(f"At most {settings['rate']} may start")
     return ". ".join(sentences) + "."
@@ -418,41 +383,32 @@ def remove(
 ) -> None:
     """Remove a process after its running requests have ended.
 
-    Its queued requests are dead-lettered. The process is paused first, and stays paused if you interrupt the wait.
-    `slotkeeper dlq redrive request` sends the dead-lettered requests again, after a process of this name has been
-    added.
+    Its queued requests are rejected. The process is paused first, and stays paused if you interrupt the wait.
+    `slotkeeper request redrive` queues a rejected request again, after a process of this name has been added.
     """
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
-    if before.cancelled:
-        # The cancellations are stored in the process's item, and are removed with it.
-        context.out.note(
-            f"Warning: {count(len(before.cancelled), 'cancelled request')} of {process} may still be queued "
-            f"({', '.join(sorted(before.cancelled))}). Without the process they are dead-lettered as UnknownProcess, "
-            "not as Cancelled: if you redrive them later, they run."
-        )
-    waiting = len(waiting_requests(before, time.time()))
-    queued = received_or_visible(context.stack, "RequestQueue")
+    queued = control.rows.queue(process)
+    number = f"{'more than ' * queued.is_cut}{len(queued.rows):,}"
     context.confirm(
         f"Remove process {process}? It is paused first, and removed when its {count(len(before.holders), 'holder')} "
         f"({count(before.slots_in_use, 'slot')}) ended, for which the command waits {duration(timeout * 60)} at most. "
-        f"{count(waiting, 'request is', 'requests are')} registered as next, and RequestQueue has about "
-        f"{count(queued, 'message')} of all processes: those of {process} are dead-lettered as UnknownProcess."
+        f"Queued requests: {number}, which are rejected as UnknownProcess."
     )
-    audit("process remove", process=process, holders=sorted(before.holders), cancelled=sorted(before.cancelled))
+    audit("process remove", process=process, holders=sorted(before.holders))
     control.operations.pause(process)
     _drain(context, control, process, timeout * 60)
     if not control.operations.remove(process):
         raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
-    data = {"removed": process, "waiting": waiting, "queued_messages": queued}
-    target = {"target": before.target} if before.target != NO_TARGET else {}
-    again = next_step("process add", process, limit=before.slot_limit, **target)
-    lines = [
-        f"{process} is removed. Its queued requests go to RequestDeadLetterQueue as UnknownProcess. To run them:",
-        f"  {again}",
-        "  slotkeeper dlq redrive request --code UnknownProcess",
-    ]
+    data = {"removed": process, "queued": len(queued.rows), "is_cut": queued.is_cut}
+    lines = [f"{process} is removed."]
+    if queued.rows:
+        target = {"target": before.target} if before.target != NO_TARGET else {}
+        lines[0] += " Its queued requests are rejected as UnknownProcess. To run them:"
+        lines.append(f"  {next_step('process add', process, limit=before.slot_limit, **target)}")
+        ids = [row.request_id for row in queued.rows[:MAX_NAMED]]
+        lines.append(f"  {next_step('request redrive', process, *ids)}" + " ..." * (len(queued.rows) > MAX_NAMED))
     context.out.result(data, lines)
 
 

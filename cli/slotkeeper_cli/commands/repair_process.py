@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.process import KEEP_SECONDS, find_faults
+from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.rate import parse_rate
 from slotkeeper.slots.request import hide_fields
 from slotkeeper.slots.run_report import is_denied
@@ -21,14 +21,14 @@ from slotkeeper_cli.audit_log import audit, read_audit
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
-from slotkeeper_cli.formatting import count, one_line, seconds
+from slotkeeper_cli.formatting import count, one_line
 from slotkeeper_cli.item_repair import SETTINGS, Keys, RepairPlan, Sources, Stated, Value, plan_repair, value_at
-from slotkeeper_cli.requests import FIELD, HIDDEN, hide_tokens
+from slotkeeper_cli.requests import HIDDEN, hide_tokens
 from slotkeeper_cli.slot_control import SlotControl, confirmed_target
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
-# Of a holder: with them its caller can be answered, and its lease be extended.
-_SECRET = (FIELD, "code")
+# Of a holder: with it its lease can be extended.
+_SECRET = ("code",)
 _LONGEST_AUDITED = 2000  # characters of a value
 _EXECUTION = re.compile(r"[A-Za-z0-9_-]{1,80}")  # Step Functions API Reference, StartExecution, `name`
 _TIMEOUT, _SETTLE = ("run_settings", "timeout_minutes"), ("run_settings", "settle_seconds")
@@ -37,11 +37,10 @@ _ADDED: Mapping[str, tuple[Keys, Any]] = {
     "limit": (("slot_limit",), None),
     "target": (("target",), None),
     "default_weight": (("default_weight",), 1),
-    "turn_seconds": (("turn_seconds",), None),
     "timeout_minutes": (_TIMEOUT, None),
     "settle_seconds": (_SETTLE, 0),
 }
-_CHANGED = {"process set-limit": ("slot_limit",), "process set-turn": ("turn_seconds",)}
+_CHANGED = {"process set-limit": ("slot_limit",)}
 
 
 def repair(
@@ -61,9 +60,9 @@ def repair(
 
     It shows each attribute with the value that repairs it and its source, and writes the values after a question.
 
-    Sources are the value itself (a number that is stored as text), the other attributes, the executions of holders, the
-    audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A
-    malformed registration is replaced: its message becomes visible again, and registers again.
+    Sources are the value itself (a number that is stored as text), the other attributes, the executions and rows of
+    holders, the audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the
+    holders' weights.
     """
     context = current_context()
     control, now = SlotControl(context.stack), time.time()
@@ -76,29 +75,27 @@ def repair(
         context.out.result(data, f"{process}: every attribute is valid. There is nothing to repair.")
         return
     try:
-        sources = read_sources(context.stack, control, process, item, now)
+        sources = read_sources(context.stack, control, process, item)
         plan = plan_repair(item, sources, given, now)
     except ValueError as error:
         raise typer.BadParameter(f"--set {error}. Nothing was changed.") from error
     data = _as_dict(process, item, plan)
     if plan.open or dry_run:
         context.out.result(data, list(_lines(process, item, plan)))
-        _refuse_open(process, plan, has_log=sources.cancelled is not None)
+        _refuse_open(process, plan, has_log=sources.has_log)
         return
     for line in _lines(process, item, plan):
         context.out.note(line)
     context.confirm(f"Write {count(len(plan.choices), 'attribute')} of process {process}?")
     audit("process repair", process=process, changes=data["changes"])
-    repaired = control.operations.repair(process, item, plan.repaired)
-    if repaired is None:
+    if not control.operations.repair(process, item, plan.repaired):
         raise CommandFailed(f"the item of process {process} changed meanwhile, so nothing was written: run this again")
     left = find_faults(control.processes.read_item(process))
-    wake = " A waiting request was woken." * repaired.woken
     state = "is still malformed" if left else "is valid now"
     context.out.result(
-        data | {"written": True, "valid": not left, "woken": repaired.woken},
+        data | {"written": True, "valid": not left},
         [
-            f"{process}: {count(len(plan.choices), 'attribute')} written; the item {state}.{wake}",
+            f"{process}: {count(len(plan.choices), 'attribute')} written; the item {state}.",
             *_next_steps(plan, process),
         ],
     )
@@ -223,23 +220,20 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def read_sources(stack: StackConnection, control: SlotControl, name: str, item: Item, now: float) -> Sources:
-    """Read the sources that the malformed attributes of an item need. `now` is in seconds since the epoch."""
+def read_sources(stack: StackConnection, control: SlotControl, name: str, item: Item) -> Sources:
+    """Read the sources that the malformed attributes of an item need."""
     faults = [fault.keys for fault in find_faults(item)]
     holders = sorted({keys[1] for keys in faults if keys[0] == "holders" and len(keys) > 1})
     named = [holder for holder in holders if _EXECUTION.fullmatch(holder)]
     executions = dict(zip(named, in_parallel(control.workflow.describe, named), strict=True))
     found = [holder for holder, execution in executions.items() if execution is not None]
     targets = dict(zip(found, in_parallel(lambda each: confirmed_target(control.workflow, each), found), strict=True))
-    needs_log = any(keys[0] in SETTINGS or keys == ("cancelled",) for keys in faults)
+    rows = in_parallel(lambda each: control.row_search.attempt(name, each).rows, named)
+    weights = {row.execution: row.weight for of in rows for row in of if row.weight}
+    needs_log = any(keys[0] in SETTINGS for keys in faults)
     lines = _audit_lines(stack, name) if needs_log else []
-    return Sources(
-        stack.outputs["RequestQueueUrl"],
-        executions,
-        targets,
-        settings_in(lines or [], own_settings(stack, name, lines is not None)),
-        None if lines is None else cancelled_in(lines, now),
-    )
+    settings = settings_in(lines or [], own_settings(stack, name, lines is not None))
+    return Sources(executions, targets, weights, settings, has_log=lines is not None)
 
 
 def _audit_lines(stack: StackConnection, name: str) -> list[Mapping[str, Any]] | None:
@@ -268,7 +262,7 @@ def own_settings(stack: StackConnection, name: str, has_log: bool) -> dict[Keys,
         text = "the stack's parameter SlotLimit; the audit log has no later change"
         settings[("slot_limit",)] = Stated({"N": parameters["SlotLimit"]}, text)
         text = "the stack adds its process without it; the audit log has no later change"
-        absent: tuple[Keys, ...] = (("default_weight",), ("turn_seconds",), ("rate",), _TIMEOUT, _SETTLE)
+        absent: tuple[Keys, ...] = (("default_weight",), ("rate",), _TIMEOUT, _SETTLE)
         settings |= dict.fromkeys(absent, Stated(None, text)) | {("run_settings",): Stated({"M": {}}, text)}
     return settings
 
@@ -307,17 +301,3 @@ def _rate(text: str | None, line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _attribute(value: Any) -> dict[str, Any]:
     return {"N": str(value)} if isinstance(value, int) else {"S": value}
-
-
-def cancelled_in(lines: Iterable[Mapping[str, Any]], now: float) -> dict[str, float]:
-    """The requests that were cancelled and may still be queued: execution -> seconds since the epoch.
-
-    A line is written before the change, so one may have started instead. It does not start a second time either.
-    """
-    cancelled: dict[str, float] = {}
-    for line in lines:
-        if line["action"] == "process remove":
-            cancelled.clear()
-        elif line["action"] == "request cancel" and not line.get("stop"):
-            cancelled[line["execution"]] = seconds(line["at"])
-    return {execution: at for execution, at in cancelled.items() if at + KEEP_SECONDS > now}
