@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.stepfunctions.models import stepfunctions_backends
-
 from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.admission import Starter, Waiting
-from slotkeeper.slots.executions import CLOSED_STATUSES
-from slotkeeper.slots.queues import FailedRequestQueue
-from slotkeeper.slots.request import Delivery, execution_name
-from slotkeeper.slots.skipped_requests import SkippedRequests
-from tests.cli.operator_account import Operator
+from slotkeeper.slots.queues import FailedRequestQueue, RequestDeadLetterQueue
+from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.targets import execution_arn
+from tests.cli.operator_account import NOW, Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'
 # Sets the window's title, adds a line, hides what follows (CSI in one character), and reverses its direction.
@@ -31,16 +26,16 @@ def is_harmless(printed: str) -> bool:
 
 
 def send_dead_letter(
-    operator: Operator,
-    body: str = REQUEST,
-    code: str = "Expired",
-    message_id: str = "m-1",
-    group: str = "sample",
-    sequence: str = "1",
+    operator: Operator, body: str = "not JSON", message_id: str = "m-1", sequence: int = 1, code: str = "InvalidRequest"
 ) -> None:
-    """Send a dead-letter message as the starter does."""
-    delivery = Delivery(message_id, body, group, "handle", sequence, 1, 1_790_000_000.0)
-    operator.queue.dead_letter(delivery, code, f"because of {code}")
+    """Send a message that is no request to RequestDeadLetterQueue, as the starter does.
+
+    Args:
+        sequence: seconds after which it was sent.
+    """
+    delivery = Delivery(message_id, body, "sample", str(sequence), NOW + sequence)
+    queue = RequestDeadLetterQueue(operator.sqs, operator.outputs["RequestDeadLetterQueueUrl"])
+    queue.add(delivery, code, f"because of {code}")
 
 
 def move_by_sqs(operator: Operator, body: str, **attributes: str) -> str:
@@ -58,39 +53,44 @@ def move_by_sqs(operator: Operator, body: str, **attributes: str) -> str:
 def fail(
     operator: Operator,
     request_id: str = "a",
-    attempt: int = 1,
     cause: str = "the job failed",
     process: str = "sample",
+    kept: bool = True,
     **fields: Any,
 ) -> str:
-    """Keep the request of a failed execution as the janitor does; return the execution's name."""
-    name = execution_name(process, request_id, attempt)
-    body = json.dumps({"process": process, "arguments": {}, "request_id": request_id, "attempt": attempt, **fields})
-    queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
-    queue.keep(body, name, "Glue.Failed", cause)
+    """Let a request run and fail, as its workflow does; return the execution's name.
+
+    Args:
+        kept: FailedRequestQueue has its message.
+    """
+    name = operator.hold(request_id, process, **fields)
+    return fail_held(operator, name, cause, process, kept)
+
+
+def fail_held(
+    operator: Operator, name: str, cause: str = "the job failed", process: str = "sample", kept: bool = True
+) -> str:
+    """Let a request that holds a slot fail; return the execution's name."""
+    body = operator.row(name, process).body
+    operator.record(name, "FAILED", "Glue.Failed", cause, process)
+    operator.release(name, process)
+    operator.stop(name)  # moto ends an execution by an abort only
+    arn = execution_arn(operator.outputs["WorkflowArn"], name)
+    operator.end(arn, "FAILED", error="RequestFailed", cause=cause)
+    if kept:
+        queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
+        queue.keep(body, name, "Glue.Failed", cause)
     return name
 
 
-def run_before(operator: Operator, *outcomes: str) -> list[str]:
-    """Run request `a` of day 1 once for each outcome; return the executions' names.
-
-    Args:
-        outcomes: a status, RequestReturned, or the cause of a failed Glue run.
-    """
-    names = []
-    for number, outcome in enumerate(outcomes, 1):
-        body = {"process": "sample", "arguments": {"--day": "1"}, "request_id": "a", "attempt": number}
-        names.append(execution_name("sample", "a", number))
-        arn = operator.stepfunctions.start_execution(
-            stateMachineArn=operator.outputs["WorkflowArn"], name=names[-1], input=json.dumps(body)
-        )["executionArn"]
-        if outcome != "RUNNING":
-            operator.stepfunctions.stop_execution(executionArn=arn)
-            execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
-            execution.status = outcome if outcome in CLOSED_STATUSES else "FAILED"
-            execution.error = outcome if outcome == "RequestReturned" else ""
-            execution.cause = outcome if outcome.startswith("{") else ""
-    return names
+def succeed(operator: Operator, request_id: str = "a", process: str = "sample", **fields: Any) -> str:
+    """Let a request run and succeed; return the execution's name."""
+    name = operator.hold(request_id, process, **fields)
+    operator.record(name, "SUCCEEDED", process=process)
+    operator.release(name, process)
+    operator.stop(name)  # moto ends an execution by an abort only
+    operator.end(execution_arn(operator.outputs["WorkflowArn"], name), "SUCCEEDED")
+    return name
 
 
 def job_run(message: str) -> str:
@@ -170,35 +170,3 @@ def malform_downstream(operator: Operator, name: str) -> None:
     """Write the item of a downstream whose state is empty."""
     item = {"downstream": {"S": name}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
     operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)
-
-
-NOW = 1_790_000_000.0
-
-
-def starter(operator: Operator) -> Starter:
-    skipped = SkippedRequests(operator.dynamodb, operator.outputs["SettledTableName"])
-    return Starter(operator.slots, operator.queue, operator.workflow, skipped, 180, 1_209_600, 1000)
-
-
-def receive(operator: Operator) -> Delivery:
-    """Receive a request as the event source mapping does."""
-    (received,) = operator.sqs.receive_message(
-        QueueUrl=operator.outputs["RequestQueueUrl"], VisibilityTimeout=180, AttributeNames=["All"]
-    )["Messages"]
-    return Delivery(
-        received["MessageId"],
-        received["Body"],
-        received["Attributes"]["MessageGroupId"],
-        received["ReceiptHandle"],
-        received["Attributes"]["SequenceNumber"],
-        int(received["Attributes"]["ApproximateReceiveCount"]),
-        NOW,
-    )
-
-
-def wait_first(operator: Operator, request_id: str = "a") -> str:
-    """Let the starter refuse a request of a process without slots; return its execution name."""
-    operator.processes.set_limit("sample", 0)
-    operator.send(request_id)
-    assert isinstance(starter(operator).admit(receive(operator), NOW), Waiting)
-    return execution_name("sample", request_id, 1)

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from slotkeeper.slots.queues import RequestQueue
-from slotkeeper_cli import dead_letters, request_finder, stack_connection
-from slotkeeper_cli.commands import explain, holder
-from tests.cli.account_contents import NOW
-from tests.cli.operator_account import Operator, client, made_stack
+from slotkeeper_cli import dead_letters, stack_connection
+from slotkeeper_cli.commands import holder
+from tests.cli.operator_account import NOW, Operator, client, made_stack
+from tests.cli.situations import set_clock
 from tests.support.module_time import replace_time
 from tests.support.prepared_account import prepared_account
 
@@ -45,19 +44,5 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
 
 @pytest.fixture
 def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of `explain` and `request show` is a minute after the starter's of these tests."""
-    for module in (request_finder, explain):
-        replace_time(monkeypatch, module, time=lambda: NOW + 60)
-
-
-@pytest.fixture
-def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The receipt handles that were made visible. moto would reject the invented handles of these tests."""
-    handles: list[str] = []
-
-    def note(_: RequestQueue, handle: str, _after: int = 0) -> bool:
-        handles.append(handle)
-        return True
-
-    monkeypatch.setattr(RequestQueue, "make_visible", note)
-    return handles
+    """The clock of the commands is a minute after the requests of these tests were sent."""
+    set_clock(monkeypatch, NOW + 60)

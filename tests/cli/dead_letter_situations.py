@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.returns import Requeued
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
 from tests.cli.account_contents import fail, move_by_sqs, send_dead_letter
-from tests.cli.operator_account import Operator
-from tests.cli.situations import Situation
+from tests.cli.operator_account import NOW, Operator
+from tests.cli.situations import Names, Situation
 
 _REQUESTS = [f"r{number:02}" for number in range(14)]
 
@@ -16,18 +19,24 @@ def _body(request_id: str, process: str = "sample") -> str:
     return json.dumps({"process": process, "request_id": request_id})
 
 
-def _refused(operator: Operator) -> None:
-    """One malformed request and 14 valid ones, which the starter dead-lettered in another order than they were sent."""
-    send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
-    for request_id in reversed(_REQUESTS):
-        sequence = str(9_000_000_000 + 100 * int(request_id[1:]))
-        send_dead_letter(operator, _body(request_id), "UnknownProcess", f"m-{request_id}", sequence=sequence)
+def _failed(operator: Operator) -> None:
+    """Three requests have failed, one of them with a deadline that has passed, and one was cancelled meanwhile."""
+    for request_id in ("a", "b"):
+        fail(operator, request_id)
+    fail(operator, "late", start_before="2026-09-21T14:14:00Z")
 
 
-def _process_removed(operator: Operator) -> None:
-    """15 requests of a process that was removed while they were queued."""
-    for number in range(15):
-        send_dead_letter(operator, _body(f"r{number}", "gone"), "UnknownProcess", f"m-{number}", "gone")
+def _redriven_by_row(operator: Operator) -> Names:
+    """A failed request whose row is redriven, by a command that died before it deleted the message."""
+    made = operator.requeues.redrive("sample", fail(operator), NOW + 40)
+    assert isinstance(made, Requeued)
+    return {"again": made.execution}
+
+
+def _without_row(operator: Operator) -> None:
+    """A request of an execution that was started manually, or of a table that was restored."""
+    queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
+    queue.keep(_body("a"), execution_name("sample", "a", 1), "Glue.Failed", "it failed")
 
 
 def _moved(operator: Operator, *first: str) -> None:
@@ -53,7 +62,7 @@ def _one_read_by_another(operator: Operator) -> None:
 def _malformed(operator: Operator) -> None:
     bodies = ["not JSON", "[]", '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
     for number in range(20):
-        send_dead_letter(operator, bodies[number % 4], "InvalidRequest", f"m-{number}", "sample#high")
+        send_dead_letter(operator, bodies[number % 4], f"m-{number}", number)
 
 
 _BEHIND = (
@@ -63,41 +72,37 @@ _BEHIND = (
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
 SITUATIONS = {
-    "15 requests of one process, one of them malformed: the dry run": Situation(
-        _refused,
-        "dlq redrive request --all --dry-run",
+    "three failed requests, one of them too late: the dry run": Situation(
+        _failed,
+        "dlq redrive failed --all --dry-run",
         says=(
-            *(f"would be sent: {request_id}, attempt 2" for request_id in _REQUESTS),
-            "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 14 messages would be sent again, 1 left, 0 failed.",
+            "would be sent: a, attempt 2  execution sample-",
+            "would be sent: b, attempt 2",
+            "left: late  Glue.Failed: its start_before, 2026-09-21T14:14:00Z, has passed: give a later one with --",
+            "FailedRequestQueue: 2 messages would be sent again, 1 left, 0 failed.",
         ),
         never=("could not be read",),
-        shows={"unread": None, "dry_run": True, "redriven.13.request_id": "r13", "skipped.0.process": "sample"},
+        shows={"unread": None, "dry_run": True, "redriven.1.request_id": "b", "skipped.0.process": "sample"},
     ),
-    "15 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
-        _refused,
-        "dlq redrive request --all --yes",
-        says=(
-            *(f"sent: {request_id}, attempt 2" for request_id in _REQUESTS),
-            "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 14 messages sent again, 1 left, 0 failed.",
-        ),
+    "three failed requests, one of them too late: the run does what the dry run named": Situation(
+        _failed,
+        "dlq redrive failed --all --yes",
+        says=("sent: a, attempt 2", "sent: b, attempt 2", "2 messages sent again, 1 left, 0 failed."),
     ),
-    "a process was removed with 15 waiting requests: the last one is found": Situation(
-        _process_removed,
-        "request show r14",
-        says=("r14 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
-        shows={"found.0.state": "dead-lettered"},
+    "a failed request with a later deadline": Situation(
+        _failed,
+        "dlq redrive failed --id late --start-before 2099-11-28T08:00:00Z --yes",
+        says=("sent: late, attempt 2",),
     ),
-    "a process was removed with 15 waiting requests: none can be sent before it is added again": Situation(
-        _process_removed,
-        "dlq redrive request --all --yes",
-        says=(
-            "left: r0  UnknownProcess: there is no process 'gone'. Add it with: "
-            "slotkeeper process add gone --limit 1 --target JOB_OR_ARN",
-            "0 messages sent again, 15 left, 0 failed.",
-            "nothing was sent: 15 messages left, for the reasons above",
-        ),
+    "a failed request was queued again before, and its message is left": Situation(
+        _redriven_by_row,
+        "dlq redrive failed --all --yes",
+        says=("sent: a, attempt 2  execution {again}", "1 message sent again, 0 left, 0 failed."),
+    ),
+    "a failed request has no row": Situation(
+        _without_row,
+        "dlq redrive failed --all --yes",
+        says=("left: a  Glue.Failed: it has no row in RequestTable: submit its body as a new request",),
         exit_code=3,
     ),
     "14 requests that SQS moved, in one message group": Situation(
@@ -155,9 +160,9 @@ SITUATIONS = {
         shows={"redriven": [], "unread": None},
     ),
     "no message has the code": Situation(
-        _refused,
-        "dlq redrive request --code Expired --yes",
-        says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code Expired"),
+        _malformed,
+        "dlq redrive request --code TooLarge --yes",
+        says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code TooLarge"),
         exit_code=4,
     ),
     "20 malformed messages: counted and listed": Situation(
@@ -165,11 +170,11 @@ SITUATIONS = {
         "dlq list request --limit 15",
         says=(
             "RequestDeadLetterQueue (request): 20  (20 InvalidRequest)",
-            "m-0 (sample, attempt 1)  InvalidRequest: because of InvalidRequest",
+            "m-0 (attempt 1)  InvalidRequest: because of InvalidRequest",
             "5 more not shown: above --limit 15",
         ),
         never=("could not be read",),
-        shows={"queues.0.codes.InvalidRequest": 20, "queues.0.dead_letters.14.process": "sample"},
+        shows={"queues.0.codes.InvalidRequest": 20, "queues.0.dead_letters.14.process": ""},
     ),
     "20 malformed messages: each is left with the reason": Situation(
         _malformed,

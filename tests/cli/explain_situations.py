@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
+from typing import Any
 
-from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.targets import execution_arn
-from tests.cli.account_contents import NOW, edit, fail, job_run, move_by_sqs, send_dead_letter
-from tests.cli.operator_account import Operator
+from tests.cli.account_contents import edit, fail, fail_held, job_run, send_dead_letter, succeed
+from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
 
-def _behind_a(operator: Operator) -> Names:
-    return {"a": operator.hold("a"), "b": operator.wait("b")}
+def _behind_a(operator: Operator, **fields: Any) -> Names:
+    return {"a": operator.hold("a"), "b": operator.wait("b", **fields)}
 
 
 def _with_history(operator: Operator) -> Names:
     """Six executions of the process have ended."""
     for number in range(6):
-        _ended(operator, f"old{number}")
+        succeed(operator, f"old{number}")
     return _behind_a(operator)
 
 
@@ -29,49 +29,68 @@ def _disabled(operator: Operator) -> Names:
     return _behind_a(operator)
 
 
-def _woken_while_disabled(operator: Operator) -> None:
+def _free_while_disabled(operator: Operator) -> None:
     """Nothing but the event source keeps b from starting."""
     operator.event_source = "Disabled"
-    a = operator.hold("a")
     operator.wait("b")
-    operator.release(a)
+
+
+def _sent_while_disabled(operator: Operator) -> None:
+    operator.event_source = "Disabled"
+    operator.send("c")
 
 
 def _many_reasons(operator: Operator) -> None:
-    """A paused process whose counter is too high, with requests of all priorities: one of them is too heavy."""
+    """A process whose counter is too high, with requests of all priorities: one of them is too heavy."""
     operator.processes.set_limit("sample", 6)
     operator.hold("a", weight=4)
     operator.wait("low one", "sample", "low", weight=3)
-    operator.wait("normal one", weight=5)
-    operator.wait("urgent", "sample", "high", weight=6)
-    operator.processes.pause("sample")
+    operator.wait("heavy one", weight=7)
+    operator.wait("urgent", "sample", "high", weight=3)
     edit(operator, "slots_in_use", {"N": "5"})
 
 
-def _blocked(operator: Operator) -> None:
-    operator.hold("a")
-    operator.processes.set_limit("sample", 6)
-    operator.wait("heavy", weight=6)
-    operator.processes.set_limit("sample", 5)
+def _paused(operator: Operator) -> None:
+    operator.wait("b")
+    operator.processes.pause("sample")
+
+
+def _without_slots(operator: Operator) -> None:
+    for request_id in ("a", "b"):
+        operator.wait(request_id)
+    operator.processes.set_limit("sample", 0)
 
 
 def _malformed(operator: Operator) -> Names:
-    """A limit stored as a text; request a runs."""
+    """A limit stored as a text; request a runs, b and c are queued."""
     names = {"a": operator.hold("a")}
-    operator.send("b")
+    for request_id in ("b", "c"):
+        operator.wait(request_id)
     edit(operator, "slot_limit", {"S": "1"})
     return names
 
 
-def _queued(operator: Operator) -> None:
-    _behind_a(operator)
-    operator.send("c")
+def _malformed_row(operator: Operator) -> None:
+    key = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("b")}}
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["RequestTableName"],
+        Key=key,
+        UpdateExpression="SET sent = :text",
+        ExpressionAttributeValues={":text": {"S": "yesterday"}},
+    )
 
 
-def _removed(operator: Operator) -> None:
+def _without_process(operator: Operator) -> None:
+    """A request of a process that was removed, which no dispatch has rejected yet."""
     operator.processes.create("gone", 1, "sample-job")
-    operator.send("b", "gone")
-    assert operator.run("process", "remove", "gone", "--yes").exit_code == 0
+    operator.wait("b", "gone")
+    operator.dynamodb.delete_item(TableName=operator.outputs["SlotTableName"], Key={"process_name": {"S": "gone"}})
+
+
+def _unknown_process(operator: Operator) -> None:
+    """A request of a process that never existed, which a dispatch has rejected."""
+    name = operator.wait("b", "typo")
+    operator.requests.end_homeless("typo", [Leaving(name, "REJECTED", "UnknownProcess", "no such")], NOW, exists=False)
 
 
 def _running(operator: Operator) -> Names:
@@ -85,107 +104,76 @@ def _stopped(operator: Operator) -> Names:
     return names
 
 
-def _ended(operator: Operator, request_id: str = "a") -> None:
-    """Let a request run and be aborted."""
-    operator.stop(_released(operator, request_id))
+def _released(operator: Operator) -> None:
+    operator.release(operator.hold("a"))
 
 
-def _arn(operator: Operator, execution: str) -> str:
-    return execution_arn(operator.outputs["WorkflowArn"], execution)
+def _aborted(operator: Operator) -> None:
+    """Its slot was freed manually, and the janitor has not recorded its end."""
+    name = operator.hold("a")
+    operator.release(name)
+    operator.stop(name)
 
 
-def _released(operator: Operator, request_id: str = "a", process: str = "sample") -> str:
-    """Let a request run and release its slot."""
-    name = operator.hold(request_id, process)
-    operator.release(name, process)
-    return name
+def _recorded(operator: Operator) -> None:
+    """It has recorded its success, and not released its slot."""
+    operator.record(operator.hold("a"), "SUCCEEDED")
 
 
 def _succeeded(operator: Operator) -> Names:
-    name = _released(operator)
-    run = operator.run_glue(name, "SUCCEEDED")
-    operator.end(_arn(operator, name), "SUCCEEDED")
-    return {"run": run}
+    return {"run": operator.run_glue(succeed(operator), "SUCCEEDED")}
 
 
 def _child_succeeded(operator: Operator) -> Names:
     machine = operator.machine("load")
-    name = _released(operator, process="load")
+    name = operator.hold("a", "load")
     child = operator.run_child(name, machine)
     operator.end(child, "SUCCEEDED", output='{"rows": 31}')
-    operator.end(_arn(operator, name), "SUCCEEDED")
+    operator.record(name, "SUCCEEDED", process="load")
+    operator.release(name, "load")
+    operator.end(execution_arn(operator.outputs["WorkflowArn"], name), "SUCCEEDED")
     return {"child": child}
 
 
 def _returned(operator: Operator) -> Names:
-    """The janitor reclaimed the reservation of a slow starter, whose workflow then returned the request."""
-    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestReturned")
-    operator.send("b")
-    return {"again": execution_name("sample", "a", 2)}
+    """The reservation of a slow starter was taken back, and its workflow has found no slot."""
+    name = operator.hold("a", confirmed=False)
+    operator.release(name)
+    return {"a": name, "again": operator.give_back(name)}
 
 
 def _failed(operator: Operator) -> Names:
-    cause = f"States.TaskFailed: {job_run('no such month')}"
-    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestFailed", cause=cause)
     return {"a": fail(operator, cause=job_run("no such month"))}
-
-
-def _failed_message_hidden(operator: Operator) -> None:
-    _failed(operator)
-    operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=600)
 
 
 def _redriven(operator: Operator) -> Names:
     _failed(operator)
-    assert operator.run("dlq", "redrive", "failed", "--id", "a", "--yes").exit_code == 0
+    assert operator.run("request", "redrive", "sample", "a", "--yes").exit_code == 0
     return {"again": execution_name("sample", "a", 2)}
 
 
-def _redriven_while_its_slot_settles(operator: Operator) -> Names:
-    """Attempt 1 was aborted and keeps its slot; its request was kept, and redriven."""
-    name = operator.hold("a")
-    operator.stop(name)
-    fail(operator)
-    assert operator.run("dlq", "redrive", "failed", "--id", "a", "--yes").exit_code == 0
-    return {"again": execution_name("sample", "a", 2)}
+def _failed_twice(operator: Operator) -> None:
+    again = _redriven(operator)["again"]
+    operator.start(again)
+    fail_held(operator, again)
 
 
-def _redriven_and_purged(operator: Operator) -> None:
-    _redriven(operator)
-    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
+def _ended(end: str, code: str, operator: Operator) -> None:
+    operator.leave(operator.wait("a", start_before="2099-11-28T08:00:00Z"), end, code, f"because of {code}")
 
 
-def _dead_lettered(code: str, operator: Operator) -> None:
-    send_dead_letter(operator, code=code)
+def _reused(operator: Operator) -> None:
+    """Another request was sent with the id of one that waits."""
+    operator.wait("a")
+    operator.wait("a", arguments={"--day": "2"})
 
 
-def _cancelled(operator: Operator) -> None:
-    operator.send("a")
-    assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
-
-
-def _purged(operator: Operator) -> Names:
-    names = _behind_a(operator)
-    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
-    return names
-
-
-def _lost(operator: Operator) -> None:
-    """The message of a registered request was deleted, and the janitor has noted it."""
-    operator.hold("a")
-    operator.wait("b", priority="high")
-    process = operator.process()
-    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).lose(
-        process, process.waiting["high"], NOW + 30
-    )
-
-
-def _cleared(operator: Operator) -> None:
-    """A wake found that the message of a registered request is not hidden any more."""
-    operator.processes.pause("sample")
-    operator.wait("b")
-    operator.processes.resume("sample")
-    operator.slots.clear("sample", operator.process().waiting["normal"], NOW + 30)
+def _of_two_callers(operator: Operator) -> Names:
+    """A caller's own retry of its task, which has another token; the answer to the first one was lost."""
+    first = operator.hold("a", task_token="t" * 100)
+    operator.record(first, "SUCCEEDED")
+    operator.release(first)
+    return {"first": first, "second": operator.wait("a", task_token="u" * 100)}
 
 
 def _lease(until: int, operator: Operator) -> None:
@@ -196,36 +184,59 @@ def _reserved(operator: Operator) -> None:
     operator.hold("a", started=False, confirmed=False)
 
 
-def _moved(operator: Operator) -> None:
-    """24 requests that SQS itself moved, of which ten can be read."""
-    for number in range(24):
-        move_by_sqs(operator, json.dumps({"process": "sample", "request_id": f"r{number}"}))
-
-
-def _without_audit_log(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-
+_NOT_FOUND = (
+    "No request typo found. Possible reasons:",
+    "- it was never sent",
+    "no request typo found, and no message",
+)
 
 SITUATIONS = {
     "a request waits for the only slot": Situation(
         _behind_a,
         "explain b",
         says=(
-            "b in sample: waiting",
-            "it has waited for 1 min, as the first request of its priority: 1 of 1 slot in use.",
-            "Its message is hidden until a wake",
+            "b in sample: queued",
+            "it is number 1 of 1 in the queue, and has waited for 59 s: 1 of 1 slot in use.",
             "a  RUNNING for 1 min  {a}",
             "expected start: not known: 0 recent executions of the process, 5 are needed",
             "-> slotkeeper request cancel b --process sample",
-            "attempt 1: waiting  {b}",
+            "attempt 1: queued  {b}",
         ),
         shows={
-            "state": "waiting",
-            "found.0.conditions.0.condition": "slots",
-            "found.0.conditions.0.slot_limit": 1,
+            "state": "queued",
+            "position": 1,
+            "ahead": 0,
+            "reasons.0.condition": "slots",
+            "reasons.0.slot_limit": 1,
+            "next.0": "slotkeeper request cancel b --process sample",
             "found.0.holders.0.request_id": "a",
             "found.0.expected_start.samples": 0,
         },
+    ),
+    "a request waits behind others": Situation(
+        _many_reasons,
+        "explain 'low one'",
+        says=(
+            "low one in sample: queued",
+            "it is number 2 of 3 in the queue",
+            "- behind urgent, which is next",
+            "- weight 3 does not fit: 5 of 6 in use by 1 holder, by a counter that is 1 too high",
+            "-> slotkeeper stack reconcile sample",
+        ),
+        shows={
+            "position": 2,
+            "ahead": 1,
+            "reasons.0.first": "urgent",
+            "reasons.1.held_weight": 4,
+            "next.0": "slotkeeper stack reconcile sample",
+        },
+    ),
+    "a request is heavier than the limit, and keeps no other back": Situation(
+        _many_reasons,
+        "explain 'heavy one'",
+        says=("it is one of 3 in the queue", "blocked: weight 7 above the limit 6", "-> slotkeeper process set-limit"),
+        never=("expected start",),
+        shows={"position": None, "ahead": None, "reasons.0.condition": "limit"},
     ),
     "a holder has run for longer than each recent execution": Situation(
         _with_history,
@@ -233,163 +244,181 @@ SITUATIONS = {
         says=("expected start: not known: the holders have run for longer than each recent execution (6 recent",),
         shows={"found.0.expected_start.samples": 6, "found.0.expected_start.earliest": None},
     ),
-    "the event source is disabled, and the slot is in use": Situation(
+    "a request must start before a time": Situation(
+        partial(_behind_a, start_before="2099-11-28T08:00:00Z"),
+        "explain b",
+        says=("1 of 1 slot in use. If it has not started before 2099-11-28 08:00:00 UTC, it ends as too late.",),
+    ),
+    "a request that skips cannot start": Situation(
+        partial(_behind_a, when_busy="skip"),
+        "explain b",
+        says=("it cannot start now, and is about to be skipped",),
+        never=("expected start",),
+        shows={"position": None, "reasons.0.condition": "skip"},
+    ),
+    "the process is paused": Situation(
+        _paused,
+        "explain b",
+        says=("the process is paused", "-> slotkeeper process resume sample"),
+        shows={"position": 1},
+    ),
+    "the process has no slots": Situation(
+        _without_slots,
+        "explain b",
+        says=(
+            "it is number 2 of 2 in the queue",
+            "the process has no slots",
+            "-> slotkeeper process set-limit sample 1",
+        ),
+        shows={"position": 2},
+    ),
+    "a request can start": Situation(
+        lambda operator: {"b": operator.wait("b")},
+        "explain {b}",
+        says=("it is number 1 of 1", "it can start, and a dispatch is about to start it"),
+        never=("the janitor",),
+        shows={"request_id": "b", "reasons.0.condition": "next"},
+    ),
+    "the doorbell is disabled, and the slot is in use": Situation(
         _disabled,
         "explain b",
         says=(
-            "no function receives messages of the queue: its event source mapping is Disabled; 1 of 1 slot in use",
+            "1 of 1 slot in use; no function receives messages of DispatchQueue: its event source mapping is Disabled; "
+            "the janitor starts what can start, once a minute",
             "-> aws lambda update-event-source-mapping --enabled --uuid mapping-1",
         ),
-        never=("expected start", "within seconds"),
-    ),
-    "the event source is disabled, and a slot is free": Situation(
-        _woken_while_disabled,
-        "explain b",
-        says=("as the first request of its priority: no function receives messages of the queue",),
-        never=("is being woken", "within a minute"),
-    ),
-    "the event source is disabled, and a request was not received": Situation(
-        _disabled,
-        "explain c",
-        says=("c: perhaps queued", "no function receives messages of the queue"),
-        never=("within seconds",),
-    ),
-    "several reasons at the same time": Situation(
-        _many_reasons,
-        "explain 'low one'",
-        says=(
-            "low one in sample: waiting",
-            "- the process is paused",
-            "- weight 3 does not fit: 5 of 6 in use by 1 holder, by a counter that is 1 too high",
-            "- behind the higher priority high: urgent",
-            "-> slotkeeper process resume sample",
-            "-> slotkeeper stack reconcile sample",
-            "before it: urgent (priority high, weight 6), waiting for 1 min",
-            "before it: normal one (weight 5), waiting for 1 min",
-        ),
-        shows={
-            "found.0.conditions.0.condition": "pause",
-            "found.0.conditions.1.held_weight": 4,
-            "found.0.conditions.2.ahead.1": "normal one",
-        },
-    ),
-    "a request is heavier than the limit": Situation(
-        _blocked,
-        "explain heavy",
-        says=("blocked: weight 6 above the limit 5", "-> slotkeeper process set-limit sample 6"),
         never=("expected start",),
     ),
-    "a request behind the first one was not received": Situation(
-        _queued,
+    "the doorbell is disabled, and a slot is free": Situation(
+        _free_while_disabled,
+        "explain b",
+        says=("no function receives messages of DispatchQueue", "the janitor starts what can start, once a minute"),
+        shows={"reasons.1.condition": "event source"},
+    ),
+    "a request was not accepted yet": Situation(
+        lambda operator: operator.send("c") and None,
         "explain c",
         says=(
-            "c: perhaps queued. It was found nowhere.",
-            "- it is queued: RequestQueue has about 3 messages of all processes, and cannot be searched",
-            "- it was never sent",
-            "If it is queued in sample:",
-            "perhaps queued in sample: 1 of 1 slot in use; behind the first request of its priority: b",
-            "a  RUNNING for 1 min",
-            "registered: b, waiting for 1 min: 1 of 1 slot in use",
+            "No request c found",
+            "Not read: about 1 message of RequestQueue: the starter accepts them within seconds: run this again",
+            "no request c found in what could be read",
         ),
-        shows={"state": "perhaps queued", "queued_messages": 3, "queues.0.conditions.1.condition": "queue"},
+        shows={"state": None, "position": None, "not_read.0.source": "RequestQueue"},
+        exit_code=1,
+    ),
+    "a request is not accepted, since no function receives it": Situation(
+        _sent_while_disabled,
+        "explain c",
+        says=(
+            "about 1 message of RequestQueue: no function receives messages of RequestQueue",
+            "aws lambda update-event-source-mapping --enabled --uuid mapping-1",
+        ),
+        never=("within seconds",),
+        exit_code=1,
     ),
     "a request was never sent": Situation(
         lambda _: None,
         "explain typo",
-        says=(
-            "No request typo found. Possible reasons:",
-            "- it was never sent",
-            "no request typo found, and no message",
-        ),
-        never=("sample-",),
+        says=_NOT_FOUND,
+        never=("sample-", "Not read"),
+        shows={"state": None, "reasons": [], "next": [], "not_read": []},
         exit_code=4,
     ),
-    "a request was never sent, and something could not be read": Situation(
-        _without_audit_log,
-        "explain typo",
-        says=(
-            "No request typo found",
-            "Not read: AuditLogGroup: FilterLogEvents failed with ResourceNotFoundException",
-            "no request typo found in what could be read",
-        ),
-        exit_code=1,
+    "a request was never sent to this process": Situation(
+        lambda operator: operator.wait("b") and None,
+        "explain typo --process sample",
+        says=_NOT_FOUND,
+        exit_code=4,
     ),
-    "a request may be one of the dead letters that cannot be read": Situation(
-        _moved,
-        "explain r20",
-        says=(
-            "it is one of about 14 messages of RequestDeadLetterQueue that could not be read",
-            "Not read: about 14 messages of RequestDeadLetterQueue: SQS returns the first ten of message group sample",
-        ),
+    "a row is malformed": Situation(
+        _malformed_row,
+        "explain b",
+        says=("Not read: RequestTable: request sample-", "sent must be of DynamoDB type N", "in what could be read"),
         exit_code=1,
     ),
     "the item of a process is malformed, and a request of it runs": Situation(
         _malformed,
         "explain a",
         says=(
-            "a in sample: running",
-            "its execution runs. Whether it holds its slot could not be read.",
-            "attempt 1: running  {a}",
+            "a in sample: started",
+            "its execution is RUNNING. Whether it holds its slot could not be read.",
+            "attempt 1: started  {a}",
             "Not read: SlotTable: the item of process sample is malformed",
             "slotkeeper process repair sample",
         ),
+        shows={"state": "started"},
     ),
     "the item of a process is malformed, and a request of it is queued": Situation(
         _malformed,
-        "explain b",
+        "explain c",
         says=(
-            "b: perhaps queued",
+            "c in sample: queued",
+            "it is number 2 of 2 in the queue",
             "the item of process sample is malformed, so no request of it starts",
             "-> slotkeeper process repair sample",
         ),
-        never=("There are no processes", "a slot is free"),
+        never=("it can start",),
+        shows={"position": 2, "reasons.0.condition": "malformed process"},
     ),
     "a process was removed while a request was queued": Situation(
-        _removed,
-        "explain b",
-        says=("it is a request of process gone, which was removed at", "dead-lettered as UnknownProcess"),
-    ),
-    "the request of a removed process was dead-lettered": Situation(
-        lambda operator: send_dead_letter(operator, '{"process": "gone", "request_id": "b"}', "UnknownProcess"),
+        _without_process,
         "explain b",
         says=(
-            "b in gone: dead-lettered",
-            "It is kept in RequestDeadLetterQueue (UnknownProcess) for 14 days. Now there is no process 'gone'.",
-            "-> slotkeeper process add gone --limit 1 --target JOB_OR_ARN",
-            "-> slotkeeper dlq redrive request --id b",
+            "b in gone: queued",
+            "its process does not exist: the next dispatch rejects it",
+            "-> slotkeeper process add gone",
         ),
+    ),
+    "a request of an unknown process": Situation(
+        _unknown_process,
+        "explain b",
+        says=(
+            "b in typo: rejected",
+            "attempt 1 was rejected at 2026-09-21 14:13:20 UTC (UnknownProcess): no such.",
+            "-> slotkeeper process add typo --limit 1 --target JOB_OR_ARN",
+            "-> slotkeeper request redrive typo b",
+        ),
+        shows={"state": "rejected"},
     ),
     "a request runs": Situation(
         _running,
         "explain a",
         says=(
-            "a in sample: running",
+            "a in sample: started",
             "it has held a slot for 1 min, and its Glue run {run} is RUNNING.",
             "-> slotkeeper request cancel a --process sample --stop",
             "glue run: RUNNING {run}",
         ),
+        shows={"state": "started", "position": None, "reasons": []},
     ),
-    "a request holds a slot, and its workflow has just been started": Situation(
+    "a slot is reserved for a request": Situation(
         _reserved,
         "explain a",
-        says=("a in sample: starting", "it reserved a slot 1 min ago, and its workflow has not confirmed it."),
-        never=("has probably died",),
+        says=("a in sample: queued", "A slot was reserved for it 1 min ago, and its workflow is being started."),
+        never=("has probably died", "expected start"),
+        shows={"state": "queued", "position": None},
     ),
     "a starter died between the reservation and the start": Situation(
         _reserved,
         "explain a",
-        says=("it reserved a slot 3 min ago", "its starter has probably died. The janitor frees the slot"),
+        says=("reserved for it 3 min ago", "Its starter has probably died: the next dispatch starts it again."),
         at=NOW + 180,
     ),
     "an aborted execution holds its slot": Situation(
         _stopped,
         "explain a",
-        says=("a in sample: stopped", "its execution has ended (ABORTED), and its slot will be free by about"),
+        says=("a in sample: started", "its execution has ended (ABORTED), and its slot will be free by about"),
     ),
-    "a request has released its slot, and its execution has not ended": Situation(
-        lambda operator: {"a": _released(operator)},
+    "a request has no slot any more, and its execution has not ended": Situation(
+        _released, "explain a", says=("a in sample: started", "it holds no slot, and its execution is about to end.")
+    ),
+    "a request has no slot any more, and its execution was aborted": Situation(
+        _aborted, "explain a", says=("its execution has ended (ABORTED). Its end is about to be recorded.",)
+    ),
+    "a request has recorded its success, and holds its slot": Situation(
+        _recorded,
         "explain a",
-        says=("a in sample: finishing", "it has released its slot, and its execution is about to end."),
+        says=("a in sample: succeeded", "attempt 1 succeeded at 2026-09-21", ", and is about to release its slot."),
     ),
     "a request succeeded": Situation(
         _succeeded,
@@ -400,148 +429,103 @@ SITUATIONS = {
             ": Glue run {run} SUCCEEDED.",
             "attempt 1: succeeded",
         ),
+        shows={"state": "succeeded", "next": []},
     ),
     "a request of a state machine succeeded": Situation(
         _child_succeeded,
         "explain a",
         says=("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
     ),
-    "a request was returned to the queue": Situation(
+    "a request lost its slot before its work began": Situation(
         _returned,
         "explain a",
-        says=(
-            "a in sample: queued",
-            "the workflow of the attempt before, which had lost its slot, sent attempt 2 at ",
-            "attempt 1: returned",
-            "attempt 2: queued  {again}",
-        ),
+        says=("a in sample: queued", "it is number 1 of 1", "attempt 1: returned  {a}", "attempt 2: queued  {again}"),
+        shows={"found.0.attempts.0.state": "returned", "found.0.attempts.1.execution": "{again}"},
     ),
     "a request failed": Situation(
         _failed,
         "explain a",
         says=(
             "a in sample: failed",
-            "attempt 1 failed (FAILED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
-            "-> slotkeeper dlq redrive failed --id a",
+            "attempt 1 failed at 2026-09-21 14:13:50 UTC: no such month.",
+            "-> slotkeeper request redrive sample a",
+            "error: Glue.Failed",
+            "failed glue run: jr_1",
         ),
-        shows={
-            "found.0.attempts.0.reason": "no such month",
-            "found.0.attempts.0.dead_letter.queue": "FailedRequestQueue",
-        },
-    ),
-    "a request failed, and its message is gone": Situation(
-        _ended,
-        "explain a",
-        says=(
-            "Its message is not in FailedRequestQueue",
-            "Attempt 2 may be one of about 1 message on RequestQueue",
-            """-> printf %s '{"process": "sample", "request_id": "a", "priority": "normal", "attempt": 2}' | slot""",
-        ),
-    ),
-    "a request failed, and another command is reading the messages": Situation(
-        _failed_message_hidden,
-        "explain a",
-        says=(
-            "attempt 1 failed (FAILED)",
-            "Its message was not found in the part of FailedRequestQueue that could be read.",
-            "Not read: about 1 message of FailedRequestQueue: another command is reading them",
-        ),
-        never=("is not in FailedRequestQueue", "request submit"),
+        shows={"state": "failed", "found.0.attempts.0.reason": "no such month"},
     ),
     "a failed request was redriven": Situation(
         _redriven,
         "explain a",
-        says=(
-            "a in sample: queued",
-            "a redrive by ",
-            "sent attempt 2 at",
-            "it has not been received since",
-            "attempt 1: failed",
-            "attempt 2: queued  {again}",
-        ),
-        shows={"found.0.attempts.1.state": "queued", "found.0.attempts.1.execution": "{again}"},
+        says=("a in sample: queued", "it is number 1 of 1", "attempt 1: redriven", "attempt 2: queued  {again}"),
+        shows={"found.0.attempts.0.state": "redriven", "found.0.attempts.1.execution": "{again}"},
     ),
-    "a request was redriven while the slot of its first attempt settles": Situation(
-        _redriven_while_its_slot_settles,
+    "a redriven request failed again": Situation(
+        _failed_twice,
         "explain a",
-        says=("sent attempt 2 at", "attempt 1: stopped", "attempt 2: queued  {again}"),
-    ),
-    "a redriven request is cancelled: its queued attempt, not the one after it": Situation(
-        _redriven,
-        "request cancel a --yes",
-        says=("a (attempt 2, {again}) is cancelled",),
-        never=("if it was redriven", "--attempt 3"),
-    ),
-    "a request was redriven, and RequestQueue was purged": Situation(
-        _redriven_and_purged,
-        "explain a",
-        says=("RequestQueue has no message: it was deleted or purged", '"attempt": 2}'),
-    ),
-    "a request was cancelled, and not received since": Situation(
-        _cancelled,
-        "explain a",
-        says=("a in sample: cancelled", "it was cancelled by ", "with code Cancelled when it is received"),
+        says=("a in sample: failed", "attempt 2 failed at", "attempt 1: redriven", "attempt 2: failed"),
     ),
     **{
-        f"a request was dead-lettered as {code}": Situation(
-            partial(_dead_lettered, code),
+        f"a request ended as {end}, {code}": Situation(
+            partial(_ended, end, code),
             "explain a",
-            says=("a in sample: dead-lettered", f"because of {code}. It is kept in RequestDeadLetterQueue", step),
+            says=(
+                f"attempt 1 {words} at 2026-09-21 14:13:50 UTC ({code}): because of {code}.",
+                f"-> slotkeeper {step}",
+            ),
+            shows={"state": state, "position": None, "found.0.attempts.0.code": code},
         )
-        for code, step in {
-            "Expired": "-> slotkeeper dlq redrive request --id a",
-            "Cancelled": "-> slotkeeper dlq redrive request --id a",
-            "RequestIdReused": "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
-            "InvalidRequest": "-> slotkeeper dlq show request",
-        }.items()
+        for end, code, state, words, step in (
+            ("SKIPPED", "Skipped", "skipped", "was skipped", "request redrive sample a"),
+            ("TOO_LATE", "TooLate", "too late", "was too late", "request redrive sample a --start-before HH:MM"),
+            ("CANCELLED", "Cancelled", "cancelled", "was cancelled", "request redrive sample a"),
+            ("REJECTED", "NameTaken", "rejected", "was rejected", "request redrive sample a"),
+            ("REJECTED", "TooLarge", "rejected", "was rejected", "request submit --process sample --request-id A_NEW"),
+        )
     },
-    "a message is no request: no execution was started from it": Situation(
-        lambda operator: send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad"),
+    "another request was sent with the id": Situation(
+        _reused,
+        "explain a",
+        says=(
+            "a in sample: queued",
+            "a in sample: rejected",
+            "(RequestIdReused): request_id 'a' is already used by another request",
+            "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
+        ),
+        shows={"state": "queued", "found.1.state": "rejected"},
+    ),
+    "two callers wait for requests of one id": Situation(
+        _of_two_callers,
+        "explain a",
+        says=("a in sample: succeeded", "{first}", "a in sample: queued", "{second}"),
+        never=("tttt", "uuuu"),
+    ),
+    "the execution of a request with a caller is given": Situation(
+        _of_two_callers, "explain {second}", says=("a in sample: queued", "{second}"), never=("{first}",)
+    ),
+    "a message is no request": Situation(
+        lambda operator: send_dead_letter(operator, message_id="m-bad"),
         "explain m-bad",
-        says=("m-bad in sample: dead-lettered", "because of InvalidRequest. It is kept in RequestDeadLetterQueue"),
+        says=(
+            "its message was not accepted, and is kept in RequestDeadLetterQueue for 14 days: because of Invalid",
+            "-> slotkeeper dlq show request",
+        ),
         never=("sample-",),
-        shows={"found.0.attempts.0.execution": None, "found.0.attempts.0.dead_letter.execution": None},
+        shows={"state": "dead-lettered", "dead_letters.0.dead_letter.execution": None},
     ),
-    "RequestQueue was purged while a request waited": Situation(
-        _purged,
-        "explain b",
-        says=(
-            "b in sample: waiting",
-            "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags",
-            "the janitor names it as lost within some minutes",
-        ),
-        never=("is hidden until", "expected start"),
-        shows={"found.0.conditions.0.condition": "message"},
-    ),
-    "the message of a waiting request was deleted": Situation(
-        _lost,
-        "explain b",
-        says=(
-            "b in sample: lost",
-            "its message had left RequestQueue at",
-            "-> slotkeeper request submit --process sample --request-id b --priority high",
-        ),
-        never=("never sent",),
-    ),
-    "a wake found a message visible": Situation(
-        _cleared,
-        "explain b",
-        says=("b in sample: queued", "its message was not hidden any more at"),
-        never=("never sent",),
-    ),
-    "a process with waiting requests: what keeps a new request or lease from starting": Situation(
+    "a process with queued requests: what keeps a new request or lease from starting": Situation(
         _behind_a,
         "explain --process sample",
         says=(
             "a new request of sample:",
-            "1 of 1 slot in use; behind the first request of its priority: b",
+            "it would be number 2 in the queue",
+            "behind b, which is next; 1 of 1 slot in use",
             "a  RUNNING for 1 min",
-            "registered: b, waiting for 1 min: 1 of 1 slot in use",
             "a lease of sample:",
+            "- behind b, which is next",
             "- 1 of 1 slot in use",
-            "- behind the waiting request b",
         ),
-        shows={"lease_conditions.1.condition": "queue", "conditions.0.condition": "slots"},
+        shows={"position": 2, "lease_reasons.0.condition": "queue", "reasons.1.condition": "slots", "queued": 1},
     ),
     "a process with free slots": Situation(
         lambda _: None,

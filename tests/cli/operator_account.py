@@ -21,11 +21,17 @@ import typer.main
 from botocore.awsrequest import AWSResponse
 
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.grants import GrantMade, Grants
+from slotkeeper.slots.intake import accept
+from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
+from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Candidate, Granted, LeaseTerm, Registration, Slots
-from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import Delivery, message_group, parse_request
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.request_table import Leaving, Outcome, RequestTable, granted_as
+from slotkeeper.slots.returns import Requeued, Requeues
+from slotkeeper.slots.rows import RequestRow, RequestRows, read_row
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
@@ -34,6 +40,8 @@ from tests.support.template import parsed_template
 ROOT = Path(__file__).parents[2]
 TEMPLATE: dict[str, Any] = parsed_template()
 STACK = "slotkeeper"
+# When requests are sent, seconds since the epoch: each a millisecond after the one before.
+NOW = 1_790_000_000.0
 _ROLE = "arn:aws:iam::123456789012:role/workflow"
 _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
 
@@ -81,7 +89,11 @@ class Operator:
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
         self.slots = Slots(self.dynamodb, outputs["SlotTableName"])
         self.processes = Processes(self.dynamodb, outputs["SlotTableName"])
-        self.queue = RequestQueue(self.sqs, outputs["RequestQueueUrl"], outputs["RequestDeadLetterQueueUrl"])
+        self.grants = Grants(self.dynamodb, outputs["SlotTableName"])
+        self.requests = RequestTable(self.dynamodb, outputs["RequestTableName"], outputs["SlotTableName"])
+        self.requeues = Requeues(self.dynamodb, outputs["RequestTableName"], outputs["SlotTableName"])
+        self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
+        self.leases = LeaseSteps(self.dynamodb, outputs["SlotTableName"], self.requests)
         self.workflow = Workflow(self.stepfunctions, outputs["WorkflowArn"])
 
     def run(self, *arguments: str, stdin: str | None = None) -> Ended:
@@ -133,35 +145,58 @@ class Operator:
         return [json.loads(event["message"]) for event in events]
 
     def send(self, request_id: str, process: str = "sample", priority: str = "normal", **fields: Any) -> Delivery:
-        """Send a request; return it as the starter would receive it, without receiving it."""
-        body = json.dumps({"process": process, "request_id": request_id, "priority": priority, **fields})
-        group = message_group(process, priority)
+        """Send a request to RequestQueue, where it stays; return it as the starter would receive it."""
+        delivery = self.delivery(request_id, process, priority, **fields)
         sent = self.sqs.send_message(
             QueueUrl=self.outputs["RequestQueueUrl"],
-            MessageBody=body,
-            MessageGroupId=group,
+            MessageBody=delivery.body,
+            MessageGroupId=process,
             MessageDeduplicationId=request_id,
         )
-        sequence = str(next(self._sequence))
-        return Delivery(sent["MessageId"], body, group, f"handle-{request_id}", sequence, 1, 1_790_000_000.0)
+        return replace(delivery, message_id=sent["MessageId"])
+
+    def delivery(self, request_id: str, process: str = "sample", priority: str = "normal", **fields: Any) -> Delivery:
+        """A request as the starter would receive it."""
+        fields = {"process": process, "request_id": request_id, "priority": priority, **fields}
+        number = next(self._sequence)
+        return Delivery(f"m-{number}", json.dumps(fields), process, str(number), NOW + number / 1000)
 
     def wait(self, request_id: str, process: str = "sample", priority: str = "normal", **fields: Any) -> str:
-        """Register a request as the head of its message group; return its execution's name."""
-        delivery = self.send(request_id, process, priority, **fields)
-        candidate = Candidate.of(parse_request(delivery), delivery)
-        assert self.slots.wait(candidate, self.process(process), 1_790_000_225) is Registration.REGISTERED
-        return candidate.execution
+        """Let a request be queued; return its execution's name."""
+        return self.accept(self.delivery(request_id, process, priority, **fields))
+
+    def accept(self, delivery: Delivery) -> str:
+        """Add the row of a delivery, as the starter does; return its execution's name."""
+        request = parse_request(delivery)
+        made = accept(self.requests, request, delivery.message_id, delivery.sent_at, delivery.sequence, NOW)
+        return made.execution
+
+    def row(self, execution: str, process: str = "sample") -> RequestRow:
+        """The whole row of an execution, with body and token. It must exist."""
+        key = {"process_name": {"S": process}, "execution": {"S": execution}}
+        return read_row(self.dynamodb.get_item(TableName=self.outputs["RequestTableName"], Key=key)["Item"])
+
+    def states(self, process: str = "sample") -> dict[str, str]:
+        """The state of each request of a process, by its id and the number of its attempt, such as `a-1`."""
+        return {f"{row.request_id}-{row.attempt}": row.state for row in self.rows.rows(process).rows}
 
     def hold(
         self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True, **fields: Any
     ) -> str:
         """Let a request hold a slot, RESERVED or RUNNING, with or without an execution; return its name."""
-        delivery = self.send(request_id, process, **fields)
-        request = parse_request(delivery)
-        name = request.execution_name
-        assert self.slots.reserve(Candidate.of(request, delivery), 1_790_000_000.0) == Granted()
+        name = self.wait(request_id, process, **fields)
+        self.start(name, process, started, confirmed)
+        return name
+
+    def start(self, name: str, process: str = "sample", started: bool = True, confirmed: bool = True) -> None:
+        """Let a queued request hold a slot."""
+        seen, row = self.process(process), self.row(name, process)
+        granted = self.grants.grant(seen, [PlannedStart(name, row.weight or seen.default_weight)], 0, NOW)
+        assert isinstance(granted, GrantMade)
         if started:
-            self.workflow.start(request)
+            arn = self.outputs["WorkflowArn"]
+            self.stepfunctions.start_execution(stateMachineArn=arn, name=name, input=row.body)
+            assert self.requests.mark_started(process, name, granted_as(granted.grants, 0), NOW)
         if confirmed:
             self.dynamodb.update_item(
                 TableName=self.outputs["SlotTableName"],
@@ -170,16 +205,30 @@ class Operator:
                 ExpressionAttributeNames={"#me": name, "#state": "state"},
                 ExpressionAttributeValues={":running": {"S": "RUNNING"}},
             )
-        return name
 
-    def start_and_wait_again(self, request_id: str) -> None:
-        """Let a late redelivery of a request that has run wait for a slot."""
-        first = self.send(request_id)
-        again = replace(first, receipt_handle="again", receives=2)
-        request = parse_request(first)
-        self.workflow.start(request)
-        candidate = Candidate.of(request, again)
-        assert self.slots.wait(candidate, self.process(), 1_790_000_225) is Registration.REGISTERED
+    def record(
+        self, execution: str, outcome: Outcome, error: str = "", cause: str = "", process: str = "sample"
+    ) -> None:
+        """Record the outcome of a request, as its workflow does before it releases the slot."""
+        assert self.requests.record(process, execution, outcome, NOW + 30, error, cause)
+
+    def leave(self, execution: str, end: Any, code: str, reason: str, process: str = "sample") -> None:
+        """Let a queued request end without a start."""
+        assert self.requests.leave(process, [Leaving(execution, end, code, reason)], NOW + 30)
+
+    def give_back(self, execution: str, process: str = "sample") -> str:
+        """Queue a request again whose slot was gone before its work began; return the next execution's name."""
+        made = self.requeues.give_back(process, execution, NOW + 30)
+        assert isinstance(made, Requeued)
+        return made.execution
+
+    def rings(self) -> list[dict[str, Any]]:
+        """The doorbells that were rung, in order; each is read once."""
+        url = self.outputs["DispatchQueueUrl"]
+        found: list[dict[str, Any]] = []
+        while messages := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            found += [json.loads(message["Body"]) for message in messages]
+        return found
 
     @contextmanager
     def answers(self) -> Iterator[None]:
@@ -240,8 +289,8 @@ class Operator:
         return str(run["Id"])
 
     def release(self, execution: str, process: str = "sample") -> None:
-        """Free the slot of a holder, as its workflow does."""
-        assert self.slots.release(process, execution, self.process(process).holders[execution].raw)
+        """Free the slot of a holder, as its workflow does after it has recorded the outcome."""
+        assert self.slots.free(process, execution, self.process(process).holders[execution].raw)
 
     def stop(self, execution: str, machine: str = "") -> None:
         """Abort an execution of the workflow, or of another state machine."""
@@ -272,8 +321,7 @@ class Operator:
 
     def lease(self, name: str, until: int, process: str = "sample", weight: int = 1) -> str:
         """Let a block of code hold a slot; return the lease's name."""
-        candidate = Candidate(process, name, weight, lease=LeaseTerm(until, "the-code"))
-        assert self.slots.reserve(candidate, 1_790_000_000.0) == Granted()
+        assert self.leases.take(process, name, weight, LeaseTerm(until, "the-code"), NOW) == Taken()
         return name
 
 
@@ -370,6 +418,7 @@ def _table(name: str, properties: dict[str, Any]) -> str:
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=properties["AttributeDefinitions"],
         KeySchema=properties["KeySchema"],
+        **({"LocalSecondaryIndexes": indexes} if (indexes := properties.get("LocalSecondaryIndexes")) else {}),
     )
     return name
 

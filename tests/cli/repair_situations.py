@@ -39,22 +39,10 @@ def _a_lease_without_end(operator: Operator) -> None:
     edit(operator, "holders/lease-1/until", None)
 
 
-def _a_token(operator: Operator) -> Names:
-    operator.machine("flows")
-    name = operator.hold("a", "flows", task_token="AQCEAAAAKgAAAAMAAAAAAAAAAsecret")
-    edit(operator, f"holders/{name}/task_token", {"L": [{"S": "AQCEAAAAKgAAAAMAAAAAAAAAAsecret"}]}, "flows")
-    return {"a": name}
-
-
-def _a_lost_request(operator: Operator) -> None:
-    note = {"priority": {"S": "normal"}, "since": {"S": "1"}, "noted": {"N": "1"}, "reported": {"L": []}}
-    edit(operator, "lost", {"M": {"sample-1": {"M": note}, "sample-2": {"S": "x"}}})
-
-
-def _a_cancellation(operator: Operator) -> None:
-    operator.hold("a")
-    operator.run("request", "cancel", "b", "--process", "sample", "--yes")
-    edit(operator, "cancelled", {"S": "b"})
+def _no_grants(operator: Operator) -> None:
+    """As in an item that was written manually."""
+    edit(operator, "grants", None)
+    edit(operator, "ring_at", {"S": "soon"})
 
 
 def _only_a_malformed_process(operator: Operator) -> None:
@@ -65,6 +53,7 @@ def _only_a_malformed_process(operator: Operator) -> None:
 def _also_a_malformed_process(operator: Operator) -> Names:
     add_malformed(operator)
     send_dead_letter(operator, '{"process": "odd", "request_id": "r"}')
+    operator.wait("queued", "odd")
     return {"a": operator.hold("a")}
 
 
@@ -137,24 +126,14 @@ SITUATIONS = {
             f"holders.lease-1.until: the number {int(NOW) + 60 + 86_400} (the longest that a lease can still last)",
         ),
     ),
-    "a task token is a list": Situation(
-        _a_token,
-        "process repair flows --yes",
-        says=("the item is valid now", 'has "(hidden)"', "holders.{a}.task_token: removed"),
-        never=("secret",),
-    ),
-    "the notes of lost requests are malformed": Situation(
-        _a_lost_request,
+    "no value of grants, and a time of a ring that is a text": Situation(
+        _no_grants,
         REPAIR,
         says=(
             "the item is valid now",
-            "lost.sample-1.since: the number 1",
-            "reported: removed",
-            "lost.sample-2: removed",
+            f"grants: the number {int(NOW) + 60}000 (the time, which no plan of a dispatch contains)",
+            "ring_at: removed (the next dispatch rings again, if it must)",
         ),
-    ),
-    "no cancellation can be read": Situation(
-        _a_cancellation, REPAIR, says=("the item is valid now", "the lines of request cancel in the audit log")
     ),
     "the item is valid": Situation(
         lambda _: None,
@@ -223,13 +202,15 @@ SITUATIONS = {
             ),
             (
                 "request cancel unknown --yes",
-                3,
-                ("no process that could be read has received request unknown", NAMED, COMMAND),
+                4,
+                ("whether its requests have slots is not known", NAMED, COMMAND, "no request unknown found"),
             ),
+            ("request list odd", 0, ("1  queued   59 s   the item of process odd is malformed", COMMAND)),
+            ("request cancel queued --yes", 0, ("cancelled: queued", "1 request cancelled, 0 left.", NAMED, COMMAND)),
             (
                 "dlq redrive request --all --yes",
                 3,
-                ("left: r  Expired: the item of process 'odd' is malformed", COMMAND),
+                ("left: r  InvalidRequest: the item of process 'odd' is malformed", COMMAND),
             ),
             (
                 "doctor --only processes --only drift",

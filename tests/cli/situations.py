@@ -6,12 +6,15 @@ runs all rows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.cli.account_contents import NOW
-from tests.cli.operator_account import Operator
+import pytest
+
+from tests.cli.operator_account import NOW, Operator
+from tests.support.module_time import replace_time
 
 Names = Mapping[str, str]
 
@@ -43,3 +46,10 @@ def value_at(data: Any, path: str) -> Any:
     for key in path.split("."):
         data = data[int(key)] if isinstance(data, list) else data[key]
     return data
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
+    """Set the clock of every module of the command that has one."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("slotkeeper_cli") and hasattr(module, "time") and hasattr(module.time, "monotonic"):
+            replace_time(monkeypatch, module, time=lambda: at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cli.account_contents import wait_first
 from tests.cli.operator_account import Operator
 from tests.cli.situations import Names, Situation
 
@@ -20,16 +19,12 @@ def _as_deployed(operator: Operator) -> Names:
     return {"queue": operator.outputs["RequestQueueUrl"], "table": operator.outputs["SlotTableName"]}
 
 
-def _held_and_queued(operator: Operator) -> None:
-    """One request holds the slot, the heads of two priorities wait, and another request is behind them."""
+def _blocked(operator: Operator) -> None:
+    """More requests are above the limit than status names, and one waits for the slot."""
     operator.hold("a")
     operator.wait("b")
-    operator.wait("c", priority="high")
-    operator.send("d")
-
-
-def _head_waits(operator: Operator) -> None:
-    wait_first(operator)
+    for number in range(12):
+        operator.wait(f"h{number}", weight=2)
 
 
 SITUATIONS = {
@@ -39,20 +34,40 @@ SITUATIONS = {
         says=(
             "a  RUNNING for 1 min",
             "{a}",
-            "first in the queue: c (priority high), waiting for 1 min: 1 of 1 slot in use\n",
-            "first in the queue: b, waiting for 1 min: 1 of 1 slot in use; behind the higher priority high: c\n",
+            "2 queued, the oldest for 59 s\n",
+            "next: c (priority high), waiting for 59 s: 1 of 1 slot in use\n",
         ),
-        shows={"processes.0.holders.0.request_id": "a", "processes.0.waiting.1.execution": "{b}"},
+        never=("blocked",),
+        shows={
+            "processes.0.holders.0.request_id": "a",
+            "processes.0.queue.queued": 2,
+            "processes.0.queue.is_cut": False,
+            "processes.0.queue.first.execution": "{c}",
+            "processes.0.queue.first.position": 1,
+        },
     ),
-    "the event source is disabled": Situation(
+    "requests are above the limit, and keep no other back": Situation(
+        _blocked,
+        "status sample",
+        says=(
+            "13 queued",
+            "next: b, waiting for 59 s: 1 of 1 slot in use",
+            "blocked: h0 (weight 2), waiting for 59 s: blocked: weight 2 above the limit 1",
+            "-> slotkeeper process set-limit sample 2",
+            "blocked: h9",
+        ),
+        never=("h10",),
+    ),
+    "an event source is disabled": Situation(
         _disabled,
         "status",
         says=(
-            "first in the queue: b, waiting for 1 min: no function receives messages of the queue",
-            "RequestQueue: no function receives messages of the queue",
+            "next: c",
+            "no function receives messages of RequestQueue: its event source mapping is Disabled",
             "-> aws lambda update-event-source-mapping",
+            "no function receives messages of DispatchQueue",
         ),
-        shows={"event_source.0.state": "Disabled"},
+        shows={"event_source.0.queue": "RequestQueue", "event_source.1.queue": "DispatchQueue"},
     ),
     "an operator asks for names and URLs": Situation(
         _as_deployed,
@@ -64,6 +79,7 @@ SITUATIONS = {
             "local": False,
             "outputs.RequestQueueUrl": "{queue}",
             "export.REQUEST_QUEUE_URL": "{queue}",
+            "export.REQUEST_TABLE_NAME": "RequestTable",
             "export.SLOT_TABLE_NAME": "{table}",
             "unset": [],
             "not_deployed": [],
@@ -80,24 +96,25 @@ SITUATIONS = {
         ),
         never=("AWS_ACCESS_KEY_ID", "AWS_SECRET", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL", "SLOTKEEPER_LOCAL", "unset"),
     ),
-    "a process with a holder and waiting requests: the question": Situation(
-        _held_and_queued,
+    "a process with a holder and queued requests: the question": Situation(
+        _b_and_c_behind_a,
         "process remove sample",
         says=(
             "Remove process sample? It is paused first, and removed when its 1 holder (1 slot) ended, for which the "
-            "command waits 1 h at most. 2 requests are registered as next, and RequestQueue has about 4 messages of "
-            "all processes: those of sample are dead-lettered as UnknownProcess.",
+            "command waits 1 h at most. Queued requests: 2, which are rejected as UnknownProcess.",
             "give --yes to confirm. Nothing was changed.",
         ),
         exit_code=6,
     ),
     "a process was removed: how to run its requests": Situation(
-        _head_waits,
+        lambda operator: operator.wait("a") and None,
         "process remove sample --yes",
         says=(
-            "Its queued requests go to RequestDeadLetterQueue as UnknownProcess. To run them:",
-            "slotkeeper process add sample --limit 0 --target sample-job",
-            "slotkeeper dlq redrive request --code UnknownProcess",
+            "sample is removed. Its queued requests are rejected as UnknownProcess. To run them:",
+            "  slotkeeper process add sample --limit 1 --target sample-job\n  slotkeeper request redrive sample a\n",
         ),
+    ),
+    "a process without requests was removed": Situation(
+        lambda _: None, "process remove sample --yes", says=("sample is removed.\n",), never=("To run them",)
     ),
 }

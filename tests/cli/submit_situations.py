@@ -4,88 +4,129 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cli.account_contents import job_run, run_before
+from tests.cli.account_contents import fail, fail_held, job_run, succeed
 from tests.cli.operator_account import Operator
 from tests.cli.situations import Names, Situation
 
 _SUBMIT = "request submit --process sample --request-id a"
 _DAY_1 = f"{_SUBMIT} --arg=--day=1"
 _DAY_2 = f"{_SUBMIT} --arg=--day=2"
+_ARGUMENTS = {"--day": "1"}
 _NOT_AGAIN = "The same request was sent before, and does not run again."
-_REDRIVE = "Run it as its next attempt with: slotkeeper dlq redrive failed --id a"
+_REDRIVE = "Run it as its next attempt with: slotkeeper request redrive sample a"
 
 
-def _ran(*outcomes: str) -> Callable[[Operator], Names]:
-    """Request `a` for day 1 has had an attempt for each outcome."""
+def _failed(operator: Operator) -> Names:
+    return {"a": fail(operator, cause=job_run("no such month"), arguments=_ARGUMENTS)}
 
-    def made(operator: Operator) -> Names:
-        return {f"attempt{number}": name for number, name in enumerate(run_before(operator, *outcomes), 1)}
 
-    return made
+def _redriven(operator: Operator) -> str:
+    fail(operator, arguments=_ARGUMENTS)
+    ended = operator.run("request", "redrive", "sample", "a", "--yes", "--json")
+    return str(ended.json["redriven"][0]["execution"])
+
+
+def _succeeded_when_redriven(operator: Operator) -> Names:
+    again = _redriven(operator)
+    operator.start(again)
+    operator.record(again, "SUCCEEDED")
+    return {"again": again}
+
+
+def _failed_again(operator: Operator) -> Names:
+    again = _redriven(operator)
+    operator.start(again)
+    return {"again": fail_held(operator, again)}
+
+
+def _returned(operator: Operator) -> Names:
+    name = operator.hold("a", confirmed=False, arguments=_ARGUMENTS)
+    operator.release(name)
+    return {"again": operator.give_back(name)}
+
+
+def _ended(end: str, code: str) -> Callable[[Operator], None]:
+    return lambda operator: operator.leave(operator.wait("a", arguments=_ARGUMENTS), end, code, "so it is")
 
 
 SITUATIONS = {
     **{
-        f"another request has used the id, {outcome}: submit {option}": Situation(
-            _ran(outcome),
+        f"another request has used the id, {state}: submit {option}": Situation(
+            made,
             f"{_DAY_2} {option}",
             says=(
                 "1 id was used by another request in the last 90 days. Give the new request an id of its own.",
-                f"request a of sample ({outcome}) differs in: arguments",
+                f"request a of sample ({state})",
                 "Nothing was sent.",
             ),
             never=("sent: a", "line 1"),
             exit_code=3,
         )
-        for outcome in ("SUCCEEDED", "RUNNING", "ABORTED")
+        for state, made in {
+            "succeeded": lambda operator: succeed(operator, arguments=_ARGUMENTS) and None,
+            "started": lambda operator: operator.hold("a", arguments=_ARGUMENTS) and None,
+            "queued": lambda operator: operator.wait("a", arguments=_ARGUMENTS) and None,
+        }.items()
         for option in ("", "--wait")
     },
     **{
         f"the same request has succeeded: submit {option}": Situation(
-            _ran("SUCCEEDED"),
+            lambda operator: {"a": succeed(operator, arguments=_ARGUMENTS)},
             f"{_DAY_1} {option}",
-            says=("not sent: a  {attempt1}  SUCCEEDED.", _NOT_AGAIN, "slotkeeper request show a"),
-            shows={"sent": [], "ran_before.0.status": "SUCCEEDED", "ran_before.0.execution": "{attempt1}"},
+            says=("not sent: a  {a}  succeeded.", _NOT_AGAIN, "slotkeeper request show a"),
+            shows={"sent": [], "sent_before.0.state": "succeeded", "sent_before.0.execution": "{a}"},
         )
         for option in ("", "--wait")
     },
     **{
         f"the same request has failed: submit {option}": Situation(
-            _ran(job_run("no such month")),
+            _failed,
             f"{_DAY_1} {option}",
             says=(
-                "not sent: a  {attempt1}  FAILED: no such month.",
+                "not sent: a  {a}  failed: no such month.",
                 _NOT_AGAIN,
                 _REDRIVE,
-                "1 of 1 request failed. List them with: slotkeeper dlq list failed",
+                "1 of 1 request failed. Queue them again with: slotkeeper request redrive sample a",
             ),
-            shows={"sent": [], "ran_before.0.reason": "no such month"},
+            shows={"sent": [], "sent_before.0.reason": "no such month"},
             exit_code=1,
         )
         for option in ("", "--wait")
     },
     "the same request has failed, and succeeded as its next attempt": Situation(
-        _ran(job_run("no such month"), "SUCCEEDED"),
+        _succeeded_when_redriven,
         _DAY_1,
-        says=("not sent: a  {attempt2}  SUCCEEDED.", _NOT_AGAIN),
-        shows={"ran_before.0.execution": "{attempt2}"},
+        says=("not sent: a  {again}  succeeded.", _NOT_AGAIN),
+        shows={"sent_before.0.execution": "{again}"},
     ),
-    "the same request is running": Situation(
-        _ran("RUNNING"),
+    "the same request has failed, also as its next attempt": Situation(
+        _failed_again, _DAY_1, says=("not sent: a  {again}  failed: the job failed.", _REDRIVE), exit_code=1
+    ),
+    "the same request runs": Situation(
+        lambda operator: {"a": operator.hold("a", arguments=_ARGUMENTS)},
         _DAY_1,
-        says=("not sent: a  {attempt1}  RUNNING.", _NOT_AGAIN, "slotkeeper request show a"),
+        says=("not sent: a  {a}  started.", _NOT_AGAIN, "slotkeeper request show a"),
         never=(_REDRIVE,),
     ),
-    "the same request is running: --wait waits for it": Situation(
-        _ran("RUNNING"),
+    "the same request runs: --wait waits for it": Situation(
+        lambda operator: {"a": operator.hold("a", arguments=_ARGUMENTS)},
         f"{_DAY_1} --wait --timeout 0",
-        says=("not sent: a  {attempt1}  RUNNING.", "1 of 1 request had not ended after 0 s"),
+        says=("not sent: a  {a}  started.", "1 of 1 request had not ended after 0 s"),
         exit_code=1,
     ),
-    "the same request was returned to the queue": Situation(
-        _ran("RequestReturned"),
+    "the same request lost its slot before its work began": Situation(
+        _returned,
         _DAY_1,
-        says=("not sent: a  sample-", "not started.", _NOT_AGAIN),
-        shows={"ran_before.0.status": "not started"},
+        says=("not sent: a  {again}  queued.", _NOT_AGAIN),
+        shows={"sent_before.0.state": "queued"},
+    ),
+    **{
+        f"the same request ended as {end}: it is sent again": Situation(
+            _ended(end, code), _DAY_1, says=("sent: a  sample-",), never=("not sent",)
+        )
+        for end, code in (("SKIPPED", "Skipped"), ("CANCELLED", "Cancelled"), ("REJECTED", "UnknownProcess"))
+    },
+    "a corrected request ended without a start: it is sent again": Situation(
+        _ended("REJECTED", "InvalidExecution"), _DAY_2, says=("sent: a  sample-",), never=("not sent",)
     ),
 }

@@ -133,3 +133,17 @@ def writes() -> None:
 @pytest.mark.parametrize("what", [asks, hangs, writes])
 def test_no_question_wait_or_warning_disturbs_the_line(what: Callable[[], None]) -> None:
     assert completed("slotkeeper status s", before=what) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        ("slotkeeper explain o", ["order-1", "order-2", "other"]),
+        ("slotkeeper request cancel --process sample or", ["order-1"]),
+    ],
+)
+def test_ids_of_queued_requests_are_completed(operator: Operator, line: str, ids: list[str]) -> None:
+    operator.processes.create("sales", 1, "sample-job")
+    for request_id, process in (("order-1", "sample"), ("order-2", "sales"), ("other", "sales")):
+        operator.wait(request_id, process)
+    assert completed(line) == ids

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.formatting import local_time
-from tests.cli.account_contents import fail, give_up, job_run, only_id, send_dead_letter, waiting
+from tests.cli.account_contents import fail, fail_held, give_up, job_run, only_id, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
 
 
@@ -19,7 +20,7 @@ def test_list_shows_all_queues_with_their_codes(operator: Operator) -> None:
     queues = {one["queue"]: one for one in operator.run("dlq", "list", "--json").json["queues"]}
 
     assert {name: (one["messages"], one["codes"]) for name, one in queues.items()} == {
-        "request": (1, {"Expired": 1}),
+        "request": (1, {"InvalidRequest": 1}),
         "failed": (1, {"Glue.Failed": 1}),
         "work": (1, {"AttemptsExhausted": 1}),
         "schedule": (0, {}),
@@ -33,8 +34,8 @@ def test_list_names_request_and_reason_on_one_line(operator: Operator) -> None:
     execution = fail(operator, "b", cause=job_run("ValueError:\n  no month " + "x" * 300))
     message_id = only_id(operator, "FailedRequestQueue")
     shown = operator.run("dlq", "list").stdout.splitlines()
-    assert "RequestDeadLetterQueue (request): 1  (1 Expired)" in shown
-    assert "  a (sample, attempt 1)  Expired: because of Expired" in shown
+    assert "RequestDeadLetterQueue (request): 1  (1 InvalidRequest)" in shown
+    assert "  m-1 (attempt 1)  InvalidRequest: because of InvalidRequest" in shown
     failed = shown.index("FailedRequestQueue (failed): 1  (1 Glue.Failed)")
     assert shown[failed + 1].startswith("  b (sample, attempt 1)  Glue.Failed: ValueError: no month xxx")
     assert shown[failed + 1].endswith("xxx...")
@@ -53,7 +54,7 @@ def test_list_and_show_leave_every_message_visible(operator: Operator) -> None:
 
 
 def test_no_command_receives_from_request_queue_or_work_queue(operator: Operator) -> None:
-    """Receiving a waiting request would invalidate the receipt handle with which it is woken (S6)."""
+    """What a command receives, the function does not."""
     asked: list[str] = []
     event = "provide-client-params.sqs.ReceiveMessage"
     operator.sqs.meta.events.register(event, note := lambda params, **_: asked.append(params["QueueUrl"]))
@@ -65,13 +66,13 @@ def test_no_command_receives_from_request_queue_or_work_queue(operator: Operator
 
 
 def test_show_prints_body_and_attributes(operator: Operator) -> None:
-    send_dead_letter(operator, '{"process": "sample"}')
+    send_dead_letter(operator, '{"process": "sample", "urgent": true}')
     message_id = only_id(operator, "RequestDeadLetterQueue")
     (dead_letter,) = operator.run("dlq", "show", "request", "--id", message_id, "--json").json["dead_letters"]
-    assert dead_letter["body"] == '{"process": "sample"}'
+    assert dead_letter["body"] == '{"process": "sample", "urgent": true}'
     assert dead_letter["attributes"]["source_message_id"] == "m-1"
     assert dead_letter["request_id"] == "m-1"
-    assert "because of Expired" in operator.run("dlq", "show", "request").stdout
+    assert "because of InvalidRequest" in operator.run("dlq", "show", "request").stdout
 
 
 def test_show_prints_glue_s_message_once_and_times_in_words(
@@ -87,7 +88,7 @@ def test_show_prints_glue_s_message_once_and_times_in_words(
     assert "JobRunState" not in shown
     (message,) = operator.run("dlq", "show", "failed", "--json").json["dead_letters"]
     assert message["attributes"]["cause"] == job_run("no such month")
-    assert f"  sent at: {local_time(1_790_000_000)}\n" in operator.run("dlq", "show", "request").stdout
+    assert f"  sent at: {local_time(1_790_000_001)}\n" in operator.run("dlq", "show", "request").stdout
 
 
 def test_show_cuts_a_very_long_message(operator: Operator) -> None:
@@ -109,16 +110,21 @@ def test_an_unknown_id_is_answered_with_what_the_queue_has(operator: Operator) -
 
 
 def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(operator: Operator) -> None:
-    fail(operator, "a", attempt=1)
-    fail(operator, "a", attempt=2)
+    fail(operator, "a")
+    operator.run("request", "redrive", "sample", "a", "--yes")
+    again = execution_name("sample", "a", 2)
+    operator.start(again)
+    fail_held(operator, again)
+    fail(operator, "a", process="sample", task_token="t" * 100)
     fail(operator, "b")
     asked = operator.asks("dlq", "discard", "failed", "--id", "a")
-    assert "Delete 2 messages (a (sample, attempt 1), a (sample, attempt 2)) of FailedRequestQueue" in asked
+    assert "Delete 2 messages (a (sample, attempt 2), a (sample, attempt 1)) of FailedRequestQueue" in asked
     assert operator.run("dlq", "discard", "failed", "--id", "a", "--yes").exit_code == 0
     (left,) = waiting(operator, "FailedRequestQueue")
     assert json.loads(left["Body"])["request_id"] == "b"
-    assert [line["request_id"] for line in operator.audited()] == ["a", "a"]
-    assert {json.loads(line["body"])["attempt"] for line in operator.audited()} == {1, 2}
+    lines = [line for line in operator.audited() if line["action"] == "dlq discard"]
+    assert [line["request_id"] for line in lines] == ["a", "a"]
+    assert [json.loads(line["body"])["attempt"] for line in lines] == [2, 1]
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 2), (("--code", "None"), 4)])

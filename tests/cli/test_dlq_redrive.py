@@ -9,55 +9,54 @@ import pytest
 from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.admission import Admitted
-from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name, parse_request
+from slotkeeper.slots.request import MAX_BODY_BYTES, execution_name
 from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
+from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.account_contents import fail, give_up, move_by_sqs, only_id, send_dead_letter, starter, waiting
-from tests.cli.operator_account import Operator
+from tests.cli.account_contents import fail, fail_held, give_up, move_by_sqs, only_id, send_dead_letter, waiting
+from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.boundary import refuse
 
 
-@pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
-def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, moved_by: str) -> None:
-    if moved_by == "the starter":
-        send_dead_letter(operator, '{"process": "sample"}', message_id="the-first")
-        key = "the-first"
-    else:
-        key = move_by_sqs(operator, '{"process": "sample"}')  # SQS keeps the message's id
+def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator) -> None:
+    """SQS itself has moved the message, since the starter failed again and again."""
+    key = move_by_sqs(operator, '{"process": "sample", "weight": 3, "priority": "high"}')
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
-    assert json.loads(message["Body"])["request_id"] == key
+    expected = {"process": "sample", "arguments": {}, "request_id": key, "attempt": 1, "weight": 3, "priority": "high"}
+    assert json.loads(message["Body"]) == expected
+    assert waiting(operator, "RequestDeadLetterQueue") == []
 
 
-@pytest.mark.parametrize(
-    ("queue", "dead_letters"), [("request", "RequestDeadLetterQueue"), ("failed", "FailedRequestQueue")]
-)
-def test_redrive_sends_the_next_attempt_with_priority_weight_and_message_group(
-    operator: Operator, queue: str, dead_letters: str
-) -> None:
-    fields = {"process": "sample", "request_id": "a", "priority": "high", "weight": 3}
-    if queue == "failed":
-        fail(operator, priority="high", weight=3)
-    else:
-        send_dead_letter(operator, json.dumps(fields), group="sample")  # not that of its priority
-    (listed,) = operator.run("dlq", "list", queue, "--json").json["queues"][0]["dead_letters"]
-    assert (listed["process"], listed["priority"], listed["weight"]) == ("sample", "high", 3)
-    assert "a (sample, attempt 1, high, weight 3)" in operator.run("dlq", "list", queue).stdout
-    assert operator.run("dlq", "redrive", queue, "--all", "--yes").exit_code == 0
-    (message,) = waiting(operator, "RequestQueue")
-    assert json.loads(message["Body"]) == {**fields, "arguments": {}, "attempt": 2}
-    assert message["Attributes"]["MessageGroupId"] == "sample#high"
-    assert waiting(operator, dead_letters) == []
+def test_redrive_queues_the_next_attempt_of_a_failed_request_and_rings(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 3)
+    names = [fail(operator, priority="high", weight=3), fail(operator, "b", weight=2)]
+    (first, _) = operator.run("dlq", "list", "failed", "--json").json["queues"][0]["dead_letters"]
+    assert (first["process"], first["priority"], first["weight"]) == ("sample", "high", 3)
+    assert "a (sample, attempt 1, high, weight 3)" in operator.run("dlq", "list", "failed").stdout
+
+    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
+
+    assert ended.exit_code == 0
+    again = [one["execution"] for one in ended.json["redriven"]]
+    assert again == [execution_name("sample", each, 2) for each in "ab"]
+    assert [operator.row(name).state for name in (*names, *again)] == ["REDRIVEN", "REDRIVEN", "QUEUED", "QUEUED"]
+    assert [(row.priority, row.queued.weight) for row in operator.rows.queue("sample").rows] == [
+        ("high", 3),
+        ("normal", 2),
+    ]
+    assert (waiting(operator, "FailedRequestQueue"), waiting(operator, "RequestQueue")) == ([], [])
+    assert operator.rings() == [{"process": "sample"}]
     (line,) = operator.audited()
-    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == ("dlq redrive", dead_letters, "a")
+    sent = [one["request_id"] for one in line["sent"]]
+    assert (line["action"], line["queue"], sent) == ("dlq redrive", "FailedRequestQueue", ["a", "b"])
 
 
 def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
     arguments = {"--text": "я" * 32_000}
     body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
-    send_dead_letter(operator, body + " " * (MAX_BODY_BYTES - len(body.encode())))
+    move_by_sqs(operator, body + " " * (MAX_BODY_BYTES - len(body.encode())))
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["arguments"] == arguments
@@ -93,9 +92,7 @@ def test_redrive_sends_a_retry_that_scheduler_could_not_send(operator: Operator)
     ("queue", "code", "body", "why"),
     [
         ("request", "InvalidRequest", "not JSON", "it is not a valid request: body is not JSON"),
-        ("request", "UnknownProcess", '{"process": "unknown"}', "there is no process 'unknown'"),
-        ("request", "Expired", '{"process": "sample", "attempt": 1000000}', "which is the maximum"),
-        ("request", "RequestIdReused", '{"process": "sample", "request_id": "a"}', "its id belongs to another request"),
+        ("request", "InvalidRequest", '{"process": "unknown"}', "there is no process 'unknown'"),
         ("work", "RequestIdReused", "", "its id belongs to another request"),
         ("work", "TooLarge", "", "too large for WorkQueue"),
         ("work", "InvalidMessage", "{}", "it is not a valid work message"),
@@ -105,7 +102,7 @@ def test_redrive_leaves_a_message_that_would_be_refused_again(
     operator: Operator, queue: str, code: str, body: str, why: str
 ) -> None:
     if queue == "request":
-        send_dead_letter(operator, body, code)
+        send_dead_letter(operator, body, code=code)
     elif body:
         DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"]).send_invalid(body, "m", "no")
     else:
@@ -117,19 +114,19 @@ def test_redrive_leaves_a_message_that_would_be_refused_again(
     assert (ended.exit_code, operator.contents(), operator.audited()) == (3, before, [])
 
 
-def test_redrive_sends_a_cancelled_request_only_by_id_or_code(operator: Operator) -> None:
-    send_dead_letter(operator, code="Cancelled")
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+def test_redrive_sends_cancelled_work_only_by_id_or_code(operator: Operator) -> None:
+    give_up(operator, code="Cancelled")
+    ended = operator.run("dlq", "redrive", "work", "--all", "--yes", "--json")
     assert ended.json["redriven"] == []
     assert "it was cancelled" in ended.json["skipped"][0]["why"]
-    ended = operator.run("dlq", "redrive", "request", "--code", "Cancelled", "--yes", "--json")
+    ended = operator.run("dlq", "redrive", "work", "--code", "Cancelled", "--yes", "--json")
     assert len(ended.json["redriven"]) == 1
 
 
-@pytest.mark.parametrize("options", [("--code", "Expired"), ("--all", "--limit", "1")])
+@pytest.mark.parametrize("options", [("--code", "InvalidRequest"), ("--all", "--limit", "1")])
 def test_redrive_sends_the_selected_messages_only(operator: Operator, options: tuple[str, ...]) -> None:
-    send_dead_letter(operator)
-    send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "InvalidExecution", "m-2")
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a"}')
+    send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "m-2", 2, code="Other")
     assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 0
     (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "b"
@@ -161,8 +158,7 @@ def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator:
     assert "several processes have a request a: give the id of the message" in reason
     assert f"{message_id} (sample)" in reason
     assert operator.run("dlq", "redrive", "failed", "--id", message_id, "--yes").exit_code == 0
-    (sent,) = waiting(operator, "RequestQueue")
-    assert json.loads(sent["Body"])["process"] == "sample"
+    assert (operator.states(), operator.states("other")) == ({"a-1": "REDRIVEN", "a-2": "QUEUED"}, {"a-1": "FAILED"})
 
 
 def test_redrive_sends_a_request_once_although_it_fails_again_meanwhile(
@@ -171,10 +167,11 @@ def test_redrive_sends_a_request_once_although_it_fails_again_meanwhile(
     """A job that fails fast is in the queue again before the command has read all of it."""
     fail(operator)
 
-    def send_and_fail(stack: StackConnection, one: redrive.Redrive) -> None:
-        redrive.send(stack, one)
+    def send_and_fail(stack: StackConnection, control: SlotControl, one: redrive.Redrive) -> None:
+        redrive.send(stack, control, one)
         if one.attempt < 5:  # a command without the rule ends too, so that this test fails
-            fail(operator, attempt=one.attempt)
+            operator.start(one.execution)
+            fail_held(operator, one.execution)
 
     monkeypatch.setattr(dlq, "send", send_and_fail)
     ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
@@ -185,7 +182,7 @@ def test_redrive_sends_a_request_once_although_it_fails_again_meanwhile(
 
 
 def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:
-    send_dead_letter(operator)
+    move_by_sqs(operator, '{"process": "sample"}')
     refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 1
@@ -193,19 +190,23 @@ def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> Non
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
 
+def test_redrive_leaves_a_message_whose_row_cannot_be_written(operator: Operator) -> None:
+    fail(operator)
+    refused = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+    with StubbedCalls("dynamodb", {"TransactWriteItems": lambda _: refused}):
+        ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
+    assert (ended.exit_code, operator.states()) == (1, {"a-1": "FAILED"})
+    assert "it was not sent (An error occurred (ThrottlingException)" in ended.json["failed"][0]["error"]
+    assert len(waiting(operator, "FailedRequestQueue")) == 1
+
+
 def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
-    """The delete fails, and the message is redriven again after SQS's deduplication interval."""
-    send_dead_letter(operator)
+    """The delete fails, and the message is redriven again."""
+    fail(operator)
     refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
     assert ended.exit_code == 1
     assert "it was sent, but not deleted" in ended.json["failed"][0]["error"]
-    (first,) = waiting(operator, "RequestQueue")
-    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
-    assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
-    receiving = starter(operator)
-    for message_id in ("first", "second"):
-        delivery = Delivery(message_id, first["Body"], "sample", "handle", "1", 1, 1_790_000_000.0)
-        assert receiving.admit(delivery, 1_790_000_000.0) == Admitted(parse_request(delivery))
-    arn = operator.outputs["WorkflowArn"]
-    assert len(operator.stepfunctions.list_executions(stateMachineArn=arn)["executions"]) == 1
+    assert operator.run("dlq", "redrive", "failed", "--all", "--yes").exit_code == 0
+    assert operator.states() == {"a-1": "REDRIVEN", "a-2": "QUEUED"}
+    assert waiting(operator, "FailedRequestQueue") == []

@@ -9,72 +9,103 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.process import MAX_TOKEN_BYTES, Holder
-from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper_cli.conditions import failing, of_waiting
-from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
+from slotkeeper.slots.process import Holder, MalformedProcess, Process
+from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.rate import Rate
+from slotkeeper.slots.request import PRIORITIES
+from slotkeeper.slots.request_table import place_of
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
+from slotkeeper_cli.expected_start import ExpectedStart, expected_start
+from slotkeeper_cli.explanation import lease_reasons
 from slotkeeper_cli.holders import SlotRelease, estimate
+from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.requests import RequestState
-from tests.cli.account_contents import NOW
-from tests.cli.doctor_facts import process, waiting_request
-from tests.cli.operator_account import Operator
+from slotkeeper_cli.row_search import RowSearch
+from tests.cli.operator_account import NOW, Operator
 
-WAITING = waiting_request()
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 
-pytestmark = pytest.mark.usefixtures("a_minute_later")
-
-
-def _show(operator: Operator, request_id: str) -> Any:
-    return operator.run("request", "show", request_id, "--json").json
-
-
-def test_a_registered_request_that_has_run_is_not_shown_as_the_head(operator: Operator) -> None:
-    operator.hold("a")
-    operator.start_and_wait_again("b")
-    assert _show(operator, "c")["queues"][0]["waiting"] == []
-
-
 HOLDER = Holder("RUNNING", 1, "", None, {})
-MOST = {"holders": {f"p-{number}": HOLDER for number in range(500)}, "slots_in_use": 500}
-LONG_TOKEN = {"p-1": replace(HOLDER, task_token="t" * MAX_TOKEN_BYTES)}
+MOST = {f"p-{number}": HOLDER for number in range(500)}
+
+
+def process(**changes: Any) -> Process:
+    whole: dict[str, Any] = {"name": "p", "slot_limit": 3, "slots_in_use": 0, "holders": {}, "paused": False}
+    return Process(**{**whole, "target": "job", **changes})
+
+
+def row(execution: str = "p-first", priority: int = 1, **queued: Any) -> QueuedRow:
+    """A queued request that is five minutes old."""
+    place = place_of(priority, NOW - 300, execution[2:])
+    return QueuedRow(Queued(execution, place, **queued), execution[2:], PRIORITIES[priority], NOW - 300)
+
+
+def queue(of: Process | MalformedProcess, *rows: QueuedRow, is_cut: bool = False) -> ProcessQueue:
+    return ProcessQueue(of, Listed([*rows], is_cut=is_cut), NOW)
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, {}),
+        ({}, {"next": "it can start, and a dispatch is about to start it"}),
         ({"paused": True}, {"pause": "the process is paused"}),
         ({"slot_limit": 0}, {"limit": "the process has no slots"}),
-        ({"slot_limit": 600, **MOST}, {"holders": "the process has 500 holders, which is the maximum"}),
+        ({"default_weight": 4}, {"limit": "blocked: weight 4 above the limit 3"}),
         (
-            {"slot_limit": 1, "slots_in_use": 3, "holders": {"p-1": HOLDER, "p-2": HOLDER, "p-3": HOLDER}},
+            {"target": NO_TARGET},
+            {"target": "the process is for leases only: it runs no request, and rejects those that"},
+        ),
+        (
+            {"slot_limit": 600, "holders": MOST, "slots_in_use": 500},
+            {"holders": "the process has 500 holders, which is the maximum"},
+        ),
+        (
+            {"slot_limit": 1, "slots_in_use": 3, "holders": dict.fromkeys(("p-1", "p-2", "p-3"), HOLDER)},
             {"slots": "3 of 1 slot in use"},
         ),
         (
-            {"slots_in_use": 1, "holders": LONG_TOKEN, "waiting": {"normal": replace(WAITING, token_bytes=1)}},
-            {"task tokens": "the callers of the requests that hold slots take all of the item's space for task tokens"},
+            {"rate": Rate(1, 60), "next_start": int(NOW * 1000) + 30_000},
+            {"rate": "the rate of 1/minute permits the next start in 30.0 s"},
+        ),
+        (
+            {"holders": {"p-first": Holder("RESERVED", 1, "", None, {})}, "slots_in_use": 1},
+            {"starting": "a slot is reserved for it, and its workflow is being started"},
         ),
     ],
 )
-def test_the_conditions_that_keep_a_waiting_request_from_starting(
-    changes: dict[str, Any], expected: dict[str, str]
-) -> None:
-    of = process(**{"waiting": {"normal": WAITING}, **changes})
-    assert {each.name: each.text for each in of_waiting(of, of.waiting["normal"], NOW)} == expected
+def test_the_reasons_of_a_plan_in_words(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    (request,) = queue(process(**changes), row()).requests
+    ((name, text),) = expected.items()
+    assert [(each.name, each.text.startswith(text)) for each in request.reasons] == [(name, True)]
 
 
-def test_a_request_of_a_process_for_leases_is_dead_lettered_when_it_is_received() -> None:
-    (condition,) = failing(process(target=NO_TARGET), 1, "normal", now=NOW)
-    assert (condition.name, "dead-lettered when it is received" in condition.text) == ("target", True)
+def test_positions_count_what_starts_before_and_pass_over_what_is_blocked_or_starts() -> None:
+    starting = {"p-c": Holder("RESERVED", 1, "", None, {}), "p-x": HOLDER}
+    of = process(slot_limit=2, slots_in_use=2, holders=starting)
+    rows = [row("p-a", 0), row("p-b", weight=3), row("p-c"), row("p-d"), row("p-e", 2), row("p-f", 2, skips=True)]
+    found = {each.request_id: (each.position, each.ahead) for each in queue(of, *rows).requests}
+    none = (None, None)
+    assert found == {"a": (1, 0), "b": none, "c": none, "d": (2, 1), "e": (3, 2), "f": none}
 
 
-def test_a_lease_waits_for_each_registered_request() -> None:
-    of = process(target=NO_TARGET, waiting={"low": waiting_request("low", request_id="x")})
-    assert [each.text for each in lease_conditions(of, 1, NOW)] == ["behind the waiting request x"]
-    assert lease_conditions(process(target=NO_TARGET), 1, NOW) == []
+def test_a_request_of_a_malformed_process_keeps_its_place() -> None:
+    requests = queue(MalformedProcess("slot_limit must be a number", "p"), row("p-a"), row("p-b")).requests
+    assert [(each.position, each.reasons[0].name) for each in requests] == [
+        (1, "malformed process"),
+        (2, "malformed process"),
+    ]
+
+
+def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
+    low = row("p-low", 2)
+    assert [each.text for each in lease_reasons(queue(process(paused=True), low))] == [
+        "behind low, which is next",
+        "the process is paused",
+    ]
+    assert lease_reasons(queue(process(), row("p-heavy", weight=9))) == []
+    assert lease_reasons(queue(process(target=NO_TARGET))) == []
 
 
 def _waits_for(ages: dict[str, int], durations: list[float], *ahead: int, **changes: Any) -> tuple[Any, Any]:
@@ -107,12 +138,15 @@ def test_the_expected_start(
     assert _waits_for(ages, durations, *ahead) == expected
 
 
-def test_a_queued_request_starts_after_the_registered_ones_or_after_the_whole_queue() -> None:
+def test_a_queued_request_starts_after_those_before_it_and_at_no_known_time_while_paused() -> None:
     of = process(slot_limit=1, slots_in_use=1, holders={"p-1": replace(HOLDER, since=int(NOW))})
-    facts = StackFacts(NOW, queued=3, slot_seconds={of.name: TENS})
-    expected = explain_queue(of, facts).expected
-    # The holder takes 20 to 100 s, and each of the two requests that may be before it too.
-    assert expected == ExpectedStart(NOW + 20, NOW + 300, 10)
+    rows = [row("p-a"), row("p-b", weight=2), row("p-c")]
+    waits = queue(of, *rows)
+    expected = [waits.expected(each, TENS) for each in waits.requests]
+    # The holder takes 20 to 100 s, and the request before the last one too; the blocked one starts at no known time.
+    assert expected == [ExpectedStart(NOW + 20, NOW + 100, 10), None, ExpectedStart(NOW + 40, NOW + 200, 10)]
+    paused = queue(replace(of, paused=True), *rows)
+    assert [paused.expected(each, TENS) for each in paused.requests] == [None, None, None]
 
 
 def test_a_lease_may_end_at_any_time_until_its_end() -> None:
@@ -159,12 +193,30 @@ def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
 
 
 def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
-    slots = ["SlotTable", "executions", "RequestDeadLetterQueue", "FailedRequestQueue", "AuditLogGroup"]
-    slots += ["SettledTable", "event source of RequestQueue", "recent executions"]
+    slots = ["SlotTable", "RequestTable"]
     work = ["RequestLedgerTable", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"]
-    assert _show(operator, "unknown")["searched"] == slots + work
+    shown = operator.run("request", "show", "unknown", "--json").json
+    assert shown["searched"] == [*slots, *work, "RequestDeadLetterQueue"]
     del operator.outputs["RequestLedgerTableName"]
-    assert operator.run("request", "show", "unknown").stdout.endswith(f"Searched: {', '.join(slots)}.\n")
+    searched = f"Searched: {', '.join([*slots, 'RequestDeadLetterQueue'])}.\n"
+    assert operator.run("request", "show", "unknown").stdout.endswith(searched)
+
+
+def test_a_table_that_is_too_large_is_searched_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the requests of callers, and those of processes that are gone, are searched so."""
+    everywhere = RowSearch.everywhere
+
+    def cut(self: RowSearch, request_id: str) -> Listed[RequestRow]:
+        return replace(everywhere(self, request_id), is_cut=True)
+
+    monkeypatch.setattr(RowSearch, "everywhere", cut)
+    operator.wait("known")
+    assert operator.run("explain", "known").exit_code == 0
+    ended = operator.run("explain", "unknown")
+    assert (ended.exit_code, "Not read: RequestTable: it has more rows than ten pages contain" in ended.stdout) == (
+        1,
+        True,
+    )
 
 
 # The states --------------------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli.commands import holder
+from tests.cli.account_contents import edit
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.module_time import replace_time
 
 
 def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
-    name = operator.hold("a", attempt=2)
+    name = operator.hold("a")
     operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", "a", "--json")
@@ -23,6 +23,17 @@ def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
         "no live Glue run of it (check 2 of 2, Glue job sample-job)",
     ]
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
+    assert operator.rings() == [{"process": "sample"}]
+
+
+def test_release_changes_grants(operator: Operator) -> None:
+    """A dispatch may have read the queue before the end of the request was recorded."""
+    operator.stop_long_ago(operator.hold("a"))
+    before = operator.process().grants
+
+    operator.run("holder", "release", "a")
+
+    assert operator.process().grants == before + 1
 
 
 def test_release_is_refused_while_a_glue_run_is_alive(operator: Operator) -> None:
@@ -83,11 +94,15 @@ def test_release_of_a_holder_whose_job_was_deleted(operator: Operator) -> None:
     assert operator.run("holder", "release", name).exit_code == 0
 
 
-def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_of_a_reservation_needs_force(operator: Operator) -> None:
+    """A dispatch starts it again by name, however old it is."""
     name = operator.hold("a", started=False, confirmed=False)
-    replace_time(monkeypatch, holder, time=lambda: 1_790_000_100.0)
 
-    assert "wait 20 s" in operator.refuses("holder", "release", name)
+    reason = operator.refuses("holder", "release", "a")
+    assert "its starter, or the next dispatch, starts its workflow" in reason
+    assert operator.run("holder", "release", "a", "--force", "--yes").exit_code == 0
+    assert operator.process().holders == {}
+    assert operator.row(name).queued is not None
 
 
 def test_release_fails_if_the_holder_changes_between_the_checks(
@@ -97,8 +112,8 @@ def test_release_fails_if_the_holder_changes_between_the_checks(
     operator.stop_long_ago(name)
 
     def again(_: float) -> None:
-        operator.release(name)
-        operator.slots.reserve(Candidate("sample", name), 1_790_000_500.0)
+        held = operator.process().holders[name].raw
+        edit(operator, f"holders/{name}", {"M": {**held, "since": {"N": "1790000500"}}})
 
     replace_time(monkeypatch, holder, sleep=again)
 

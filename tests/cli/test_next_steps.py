@@ -47,8 +47,8 @@ def _read(arguments: tuple[str, ...]) -> dict[str, Any]:
 def test_the_command_reads_each_value_as_it_is(text: str) -> None:
     assert _read(next_step("retry run-now", text).arguments) == {"request_id": text}
     assert _read(next_step("process set-limit", text, -1).arguments) == {"process": text, "limit": "-1"}
-    cancel = next_step("request cancel", text, process=text, stop=True)
-    assert _read(cancel.arguments) == {"request_id": text, "process": text, "stop": True}
+    cancel = next_step("request cancel", text, text, process=text, stop=True)
+    assert _read(cancel.arguments) == {"ids": (text, text), "process": text, "stop": True}
     assert _read(next_step("dlq redrive", "work", id=[text, text]).arguments) == {"queue": "work", "ids": [text, text]}
 
 

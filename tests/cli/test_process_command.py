@@ -8,7 +8,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import process
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -20,15 +19,14 @@ def test_list_without_processes_names_the_command_to_add_one(operator: Operator)
     assert "slotkeeper process add" in operator.run("process", "list").stdout
 
 
-def test_set_limit_wakes_the_first_waiting_request(operator: Operator, woken: list[str]) -> None:
+def test_set_limit_rings(operator: Operator) -> None:
     operator.hold("a")
-    operator.wait("b")
     ended = operator.run("process", "set-limit", "sample", "3", "--json")
 
     effects = {"in_use": 1, "blocked": [], "holders_above_limit": {}}
-    assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, **effects, "woken": True}
+    assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, **effects}
     assert operator.process().slot_limit == 3
-    assert woken == ["handle-b"]
+    assert operator.rings() == [{"process": "sample"}]
     (line,) = operator.audited()
     assert (line["action"], line["before"], line["after"]) == ("process set-limit", 1, 3)
 
@@ -66,9 +64,6 @@ def test_set_limit_names_the_holders_and_waiting_requests_above_it(
     operator.hold("b", "weighted", weight=1)
     operator.wait("c", "weighted", weight=6, priority="high")
     operator.wait("d", "weighted")
-    operator.wait("cancelled", "weighted", weight=6, priority="low")
-    cancelled = execution_name("weighted", "cancelled", 1)
-    operator.processes.cancellations.add("weighted", cancelled, 1_790_000_000.0)
 
     ended = operator.run("process", "set-limit", "weighted", "4", "--json").json
 
@@ -77,7 +72,7 @@ def test_set_limit_names_the_holders_and_waiting_requests_above_it(
     shown = operator.run("process", "set-limit", "weighted", "4").stdout
     assert "2 holders have 6 in use: no request is admitted until enough of them have ended." in shown
     assert "Above the limit alone: a (weight 5)." in shown
-    assert "Blocked: c (priority high, weight 6); it and those of its priority behind it wait until" in shown
+    assert "Blocked: c (priority high, weight 6); it waits until the limit is raised." in shown
     assert len(operator.run("process", "set-limit", "weighted", "6").stdout.splitlines()) == 1
 
 
@@ -104,25 +99,19 @@ def test_set_limit_compares_the_starts_a_second_with_the_times_of_the_newest_run
     for seconds in (2, 3, 400):
         operator.run_glue("sample-1", "SUCCEEDED", seconds)
     operator.run_glue("sample-1", "FAILED", 9999)
-    assert "(they usually take 3 s)" in operator.run("process", "set-limit", "sample", "40").stderr
-    assert "usually take" not in operator.run("process", "set-limit", "sample", "36").stderr
-
-
-@pytest.mark.parametrize(("limit", "is_noted"), [("64", False), ("65", True)])
-def test_add_states_how_many_callers_fit(operator: Operator, limit: str, is_noted: bool) -> None:
-    added = operator.run("process", "add", "wide", "--limit", limit, "--target", "sample-job")
-    assert ("64 requests whose callers wait" in added.stderr) == is_noted
+    assert "(they usually take 3 s)" in operator.run("process", "set-limit", "sample", "125").stderr
+    assert "usually take" not in operator.run("process", "set-limit", "sample", "100").stderr
 
 
 def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
-
     assert operator.run("process", "pause", "sample", "--json").json == {"paused": ["sample"], "running": {"sample": 0}}
     assert [operator.process(name).paused for name in ("sample", "second")] == [True, False]
     assert operator.run("process", "pause", "--all").exit_code == 0
     assert operator.process("second").paused
     assert operator.run("process", "resume", "--all", "--json").json["resumed"] == ["sample", "second"]
     assert not operator.process().paused
+    assert operator.rings() == [{"process": "sample"}, {"process": "second"}]
     assert [line["action"] for line in operator.audited()] == ["process pause"] * 3 + ["process resume"] * 2
 
 
@@ -137,25 +126,17 @@ def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operato
     assert not operator.process().paused
 
 
-def test_add_stores_its_settings_and_set_turn_changes_one(operator: Operator) -> None:
-    options = ("--target", "sample-job", "--default-weight", "2", "--turn-seconds", "0", "--paused")
+def test_add_stores_its_settings_and_rings(operator: Operator) -> None:
+    """Requests that were sent before it existed may be queued."""
+    options = ("--target", "sample-job", "--default-weight", "2", "--paused")
     added = operator.run("process", "add", "q", "--limit", "40", *options)
-    said = (
-        "q has 40 slots for Glue job sample-job and is paused. A request without a weight takes 2. A turn lasts 0 s.\n"
-    )
+    said = "q has 40 slots for Glue job sample-job and is paused. A request without a weight takes 2.\n"
     assert added.stdout == said
     made, line = operator.process("q"), operator.audited()[-1]
-    assert (made.slot_limit, made.default_weight, made.turn_seconds, made.paused) == (40, 2, 0, True)
-    assert (line["default_weight"], line["turn_seconds"], line["stack"]) == (2, 0, "slotkeeper")
+    assert (made.slot_limit, made.default_weight, made.paused) == (40, 2, True)
+    assert (line["default_weight"], line["stack"]) == (2, "slotkeeper")
     assert line["by"].startswith("arn:aws:")
-
-    ended = operator.run("process", "set-turn", "q", "5", "--json")
-
-    assert ended.json == {"process": "q", "before": 0, "after": 5}
-    assert operator.process("q").turn_seconds == 5
-    listed = operator.run("process", "list", "--json").json["processes"]
-    assert {each["name"]: each["turn_seconds"] for each in listed} == {"q": 5, "sample": 1}
-    assert [operator.audited()[-1][key] for key in ("action", "before", "after")] == ["process set-turn", 0, 5]
+    assert operator.rings() == [{"process": "q"}]
 
 
 def test_add_refuses_an_existing_process_and_a_job_with_all_its_problems(operator: Operator) -> None:
@@ -178,19 +159,13 @@ def test_add_accepts_a_job_of_the_parameters_and_refuses_an_unknown_job(operator
     assert "does not exist" in operator.run("process", "add", "third", "--limit", "2", "--target", "nowhere").stderr
 
 
-def test_remove_wakes_the_first_waiting_request_and_warns_of_cancelled_ones(
-    operator: Operator, woken: list[str]
-) -> None:
-    """Cancellations are stored in the process's item, and are removed with it."""
-    operator.processes.pause("sample")
+def test_remove_rings_so_that_queued_requests_are_rejected(operator: Operator) -> None:
     operator.wait("a")
-    operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
 
-    ended = operator.run("process", "remove", "sample", "--yes")
+    ended = operator.run("process", "remove", "sample", "--yes", "--json")
 
-    assert (ended.exit_code, woken) == (0, ["handle-a"])
-    assert "sample-cancelled" in ended.stderr
-    assert operator.audited()[-1]["cancelled"] == ["sample-cancelled"]
+    assert ended.json == {"removed": "sample", "queued": 1, "is_cut": False}
+    assert operator.rings() == [{"process": "sample"}]
 
 
 def test_remove_waits_for_running_requests(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:

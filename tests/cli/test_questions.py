@@ -39,9 +39,11 @@ def test_an_answer_on_the_terminal(answer: str, exit_code: int, says: str) -> No
 
 @pytest.fixture
 def furnished(operator: Operator) -> Operator:
-    """A holder, a dead letter, a token, a retry that waits, and a breaker that is open."""
+    """A holder, a queued request, dead letters, a token, a retry that waits, and a breaker that is open."""
     operator.hold("h")
-    send_dead_letter(operator)
+    operator.wait("q")
+    send_dead_letter(operator, '{"process": "sample"}')
+    operator.leave(operator.wait("c"), "CANCELLED", "Cancelled", "so it is")
     item = {
         "token_name": {"S": ITEM_NAME},
         "access_token": {"S": "t"},
@@ -59,11 +61,13 @@ def furnished(operator: Operator) -> Operator:
 
 CONFIRMED = {
     "process remove sample": "Remove process sample?",
-    "request cancel new --process sample": "It has not been received yet",
+    "request cancel q": "Cancel 1 queued request (q)?",
+    "request cancel --process sample --all": "Cancel 1 queued request (q)?",
+    "request redrive sample c": "Queue 1 request of sample again (c)?",
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",
-    "dlq discard request --code Expired": "Delete all messages of code Expired of RequestDeadLetterQueue permanently?",
+    "dlq discard request --code InvalidRequest": "Delete all messages of code InvalidRequest of RequestDeadLetterQueue",
     "retry cancel w": "Cancel",
     "retry breaker open --why x": "Open",
     "retry breaker close --why x": "Close",
@@ -74,7 +78,6 @@ UNCONFIRMED = (
     "process add new --limit 1 --target sample-job",
     "process pause sample",
     "process set-limit sample 2",
-    "process set-turn sample 5",
     "request submit --process sample",
     "retry limit 2",
 )

@@ -18,10 +18,18 @@ USAGE_ERRORS = [
     "process pause",
     "process pause sample --all",
     *(f"process set-limit sample -- {limit}" for limit in ("-1", "100001", "many")),
-    *(f"process set-turn sample -- {seconds}" for seconds in ("-1", "61", "1.5")),
-    *(f"{ADD} --turn-seconds={seconds}" for seconds in ("-1", "61", "1.5")),
     *(f"{ADD} --default-weight={weight}" for weight in ("0", "1.5", "100001", "two")),
     *(f"process add {name} --limit 2 --target sample-job" for name in ("''", "'a b'", "x" * 48)),
+    "request cancel",
+    *(
+        f"request cancel a {options}"
+        for options in ("--all", "--priority high", "--older-than 2h", "--all --process p")
+    ),
+    *(f"request cancel --process sample --all {options}" for options in ("--stop", "--older-than 2", "--priority x")),
+    "request list sample --state waiting",
+    "request list",
+    "request redrive sample",
+    f"request redrive sample a --start-before {'2020-11-28T08:00:00+01:00'}",
     "request submit",
     "request submit --process sample --file -",
     *(f"request submit --file - {option}" for option in ("--request-id a", "--priority high", "--weight 2")),
@@ -41,8 +49,9 @@ NO_PROCESS = "there is no process 'SAMPEL'. Did you mean 'sample'?"
 OF_A_PROCESS = [
     *(f"{command} SAMPEL" for command in ("status", "audit", "what-if --limit 2", "stack reconcile --yes")),
     *(f"process {command} SAMPEL" for command in ("pause", "resume", "remove --yes", "repair --yes")),
-    *(f"process {command}" for command in ("set-limit SAMPEL 2", "set-rate SAMPEL 1/minute", "set-turn SAMPEL 1")),
+    *(f"process {command}" for command in ("set-limit SAMPEL 2", "set-rate SAMPEL 1/minute")),
     *(f"{command} --process SAMPEL" for command in ("explain", "explain r", "request submit", "request cancel r")),
+    *("request list SAMPEL", "request redrive SAMPEL r", "request cancel --all --process SAMPEL"),
 ]
 REASONS = [
     ("doctor --only alarm", 2, "no check alarm. Did you mean 'alarms'? The checks are: "),

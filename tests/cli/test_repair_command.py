@@ -61,10 +61,10 @@ def test_a_refused_add_is_no_source(operator: Operator) -> None:
 
 def test_settings_come_from_the_line_that_added_the_process(operator: Operator) -> None:
     machine = operator.machine()
-    settings = ("--default-weight", "4", "--timeout-minutes", "30", "--settle-seconds", "60", "--turn-seconds", "5")
+    settings = ("--default-weight", "4", "--timeout-minutes", "30", "--settle-seconds", "60")
     operator.run("process", "add", "flows", "--limit", "8", "--target", machine, *settings)
     valid = stored(operator, "flows")
-    for name in ("slot_limit", "target", "default_weight", "run_settings", "turn_seconds"):
+    for name in ("slot_limit", "target", "default_weight", "run_settings"):
         edit(operator, name, {"L": []}, "flows")
 
     assert operator.run("process", "repair", "flows", "--yes").exit_code == 0
@@ -165,7 +165,7 @@ def test_more_attributes_than_one_write_replaces_take_two(operator: Operator) ->
 # ------------------------------------------------------------------------------------------------- holders are kept
 
 
-@pytest.mark.parametrize("attribute", ["state", "since", "weight", "job", "quiet_since", "task_token", "redriven"])
+@pytest.mark.parametrize("attribute", ["state", "since", "weight", "job", "quiet_since", "redriven"])
 @pytest.mark.parametrize("value", [{"L": []}, {"S": "odd"}, {"N": "1.5"}], ids=str)
 def test_a_holder_is_never_removed(operator: Operator, attribute: str, value: dict[str, Any]) -> None:
     operator.processes.set_limit("sample", 5)
@@ -274,41 +274,28 @@ def test_without_holders_the_process_stays_paused_until_reconcile_has_adopted(op
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
 
 
-# ------------------------------------------------------------------------------------------------------------- wakes
+# ------------------------------------------------------------------------------------------------------------- rings
 
 
-def test_a_repaired_limit_wakes_the_waiting_request(operator: Operator, woken: list[str]) -> None:
-    name = operator.hold("a")
+def test_a_repair_rings(operator: Operator) -> None:
     operator.wait("b")
     edit(operator, "slot_limit", {"S": "2"})
 
-    assert "A waiting request was woken." in operator.run(*REPAIR).stdout
-    assert (woken, name in operator.process().holders) == (["handle-b"], True)
+    _repair(operator)
+
+    assert operator.rings() == [{"process": "sample"}]
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "left"),
-    [
-        ("weight", {"S": "one"}, {"sequence", "receives", "since", "execution", "request_id"}),
-        ("since", {"S": "then"}, {"sequence", "receives"}),
-        ("sequence", None, None),
-    ],
-)
-def test_the_message_of_a_malformed_registration_becomes_visible(
-    operator: Operator, woken: list[str], attribute: str, value: dict[str, Any] | None, left: set[str] | None
-) -> None:
-    operator.hold("a")
-    operator.wait("b")
-    edit(operator, f"waiting/normal/{attribute}", value)
+def test_a_restored_grants_is_a_value_that_no_plan_has_seen(operator: Operator) -> None:
+    before = operator.process().grants
+    edit(operator, "grants", {"S": "many"})
 
-    tombstone = _repair(operator)["waiting"]["M"].get("normal")
-    assert (tombstone and set(tombstone["M"])) == left
-    assert woken == ["handle-b"]
+    assert int(_repair(operator)["grants"]["N"]) > before
 
 
 @pytest.mark.parametrize(
     ("process", "value", "codes", "limit"),
-    [("sample", {"S": "5"}, [0, 0, 0, 0, 0], 5), ("other", {"S": "five"}, [0, 3, 3, 0, 0], 4)],
+    [("sample", {"S": "5"}, [0, 0, 0, 0], 5), ("other", {"S": "five"}, [0, 3, 3, 0], 4)],
 )
 def test_the_commands_of_the_runbook_repair_a_limit(
     operator: Operator, process: str, value: dict[str, Any], codes: list[int], limit: int

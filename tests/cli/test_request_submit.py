@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import Delivery, execution_name
+from slotkeeper.slots.request_table import Outcome
 from slotkeeper_cli.commands import submit
-from slotkeeper_cli.commands.submit import MAX_CHECKED
-from tests.cli.account_contents import job_run, run_before, waiting
-from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.account_contents import fail, job_run, succeed, waiting
+from tests.cli.operator_account import NOW, Operator, StubbedCalls
 from tests.support.module_time import replace_time
 
 
@@ -23,7 +22,7 @@ def _lines(request_ids: Iterable[str]) -> str:
     return "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in request_ids)
 
 
-def test_submit_sends_a_request_in_its_group(operator: Operator) -> None:
+def test_submit_sends_a_request(operator: Operator) -> None:
     command = ("request", "submit", "--process", "sample", "--request-id", "order-1", "--json")
     ended = operator.run(*command, "--arg", "--day=2026-11-21", "--arg", "mode2=a=b")
 
@@ -45,7 +44,7 @@ def test_submit_sends_a_request_in_its_group(operator: Operator) -> None:
         "request_id": "order-1",
         "attempt": 1,
     }
-    assert message["Attributes"]["MessageGroupId"] == "sample"
+    assert message["Attributes"]["MessageGroupId"] == "sample", "so that the requests of a file keep their order"
 
 
 def test_a_request_that_is_submitted_again_after_its_dead_letter_is_queued_again(operator: Operator) -> None:
@@ -57,7 +56,7 @@ def test_a_request_that_is_submitted_again_after_its_dead_letter_is_queued_again
     assert [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")] == ["r1", "r1"]
 
 
-def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator: Operator) -> None:
+def test_submit_sends_priority_and_weight(operator: Operator) -> None:
     operator.processes.set_limit("sample", 10)
     lines = [
         {"process": "sample", "request_id": one, "priority": one, "weight": 2} for one in ("high", "normal", "low")
@@ -68,14 +67,9 @@ def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator:
     assert (sent["priority"], sent["weight"]) == ("high", 10)
     assert operator.run("request", "submit", "--file", "-", stdin=stdin).stderr == ""
 
-    queued = {
-        fields["request_id"]: (one, fields)
-        for one in waiting(operator, "RequestQueue")
-        if (fields := json.loads(one["Body"]))
-    }
-    groups = {name: message["Attributes"]["MessageGroupId"] for name, (message, _) in queued.items()}
-    assert groups == {"a": "sample#high", "high": "sample#high", "normal": "sample", "low": "sample#low"}
-    assert {(fields.get("priority"), fields["weight"]) for _, fields in queued.values()} == {
+    queued = [json.loads(one["Body"]) for one in waiting(operator, "RequestQueue")]
+    assert [fields["request_id"] for fields in queued] == ["a", "high", "normal", "low"]
+    assert {(fields.get("priority"), fields["weight"]) for fields in queued} == {
         ("high", 10),
         ("high", 2),
         (None, 2),
@@ -156,19 +150,16 @@ def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> 
     assert len(waiting(operator, "RequestQueue")) == 1
 
 
-def test_submit_warns_of_a_paused_process_and_of_a_cancelled_request(operator: Operator) -> None:
+def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
     operator.processes.pause("sample")
-    operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
-    warned = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
-    assert "sample is paused" in warned
-    assert "request a of sample is cancelled" in warned
+    assert "sample is paused" in operator.run("request", "submit", "--process", "sample").stderr
 
 
-def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:
-    operator.stop(operator.hold("a"))
+def test_submit_sends_the_requests_of_a_file_that_were_not_sent_before(operator: Operator) -> None:
+    fail(operator)
     ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("ab"))
     assert [one["request_id"] for one in ended.json["sent"]] == ["b"]
-    assert [(one["request_id"], one["status"]) for one in ended.json["ran_before"]] == [("a", "ABORTED")]
+    assert [(one["request_id"], one["state"]) for one in ended.json["sent_before"]] == [("a", "failed")]
     assert ended.exit_code == 1
     assert "1 of 2 requests failed" in ended.stderr
     (line,) = operator.audited()
@@ -176,24 +167,28 @@ def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: O
 
 
 def test_submit_sends_no_request_of_a_file_with_an_id_of_another(operator: Operator) -> None:
-    run_before(operator, "SUCCEEDED")
+    succeed(operator, arguments={"--day": "1"})
     ended = operator.run("request", "submit", "--file", "-", stdin=_lines(["b", "c", "a"]))
     assert ended.exit_code == 3
-    assert "line 3: request a of sample (SUCCEEDED) differs in: arguments\n" in ended.stderr
+    assert "line 3: request a of sample (succeeded)\n" in ended.stderr
     assert waiting(operator, "RequestQueue") == []
     assert operator.audited() == []
 
 
 @pytest.mark.parametrize("option", [(), ("--wait", "--timeout", "0")])
-def test_submit_states_that_a_long_file_was_not_checked(operator: Operator, option: tuple[str, ...]) -> None:
-    """With --wait the executions are read, and one of another request is no success."""
-    run_before(operator, "SUCCEEDED")
-    lines = _lines(["a", *map(str, range(MAX_CHECKED))])
-    ended = operator.run("request", "submit", "--file", "-", *option, "--json", stdin=lines)
-    assert "it was not checked which of the 101 requests ran before, since they are more than 100" in ended.stderr
-    assert len(ended.json["sent"]) == 101
+def test_submit_states_that_a_long_file_was_not_checked(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """With --wait the rows are read, and one of another request is no success."""
+    monkeypatch.setattr(submit, "MAX_CHECKED", 10)
+    succeed(operator, arguments={"--day": "1"})
+    ended = operator.run(
+        "request", "submit", "--file", "-", *option, "--json", stdin=_lines(["a", *map(str, range(10))])
+    )
+    assert "it was not checked which of the 11 requests were sent before, since they are more than 10" in ended.stderr
+    assert len(ended.json["sent"]) == 11
     assert ended.exit_code == bool(option)
-    assert ("1 of 101 requests did not run, since another request has used the id" in ended.stderr) == bool(option)
+    assert ("1 of 11 requests did not run, since another request has used the id" in ended.stderr) == bool(option)
 
 
 def test_submit_reports_what_was_sent_before_a_call_failed(operator: Operator) -> None:
@@ -259,62 +254,86 @@ def test_submit_fails_if_sqs_keeps_refusing_a_request(operator: Operator, sender
     assert (refused["request_id"], refused["error"]) == ("a", "InvalidMessageContents: no")
 
 
-def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]) -> StubbedCalls:
-    """Between two polls one more execution ends: name -> SUCCEEDED, or the error."""
-    left = list(ends.items())
-    ended: dict[str, str] = {}
-    inputs = {
-        execution_name("sample", one, attempt): json.dumps(
-            {"process": "sample", "arguments": {}, "request_id": one, "attempt": attempt}
-        )
-        for one in "ab"
-        for attempt in (1, 2)
-    }
+# Waiting ------------------------------------------------------------------------------------------------------------
 
-    def describe(parameters: dict[str, Any]) -> dict[str, Any]:
-        name = parameters["executionArn"].rpartition(":")[2]
-        if name not in ended:
-            return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "not yet"}}
-        cause = f"States.TaskFailed: {job_run('no such month')}"
-        failed = {"status": "FAILED", "error": ended[name], "cause": cause}
-        ending = {"status": "SUCCEEDED"} if ended[name] == "SUCCEEDED" else failed
-        moment = datetime.fromtimestamp(0, UTC)
-        return {
-            "executionArn": parameters["executionArn"],
-            "name": name,
-            "input": inputs[name],
-            "startDate": moment,
-            "stopDate": moment,
-            **ending,
-        }
 
-    def end_one(_: float) -> None:
-        ended.update([left.pop(0)] if left else [])
+def _receive(operator: Operator) -> None:
+    """Accept the messages of RequestQueue, as the starter does."""
+    url = operator.outputs["RequestQueueUrl"]
+    answer = operator.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])
+    for number, message in enumerate(answer.get("Messages", [])):
+        operator.accept(Delivery(message["MessageId"], message["Body"], "sample", str(number), NOW))
+        operator.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
-    replace_time(monkeypatch, submit, sleep=end_one)
-    return StubbedCalls("stepfunctions", {"DescribeExecution": describe})
+
+def _finish(operator: Operator, name: str, outcome: Outcome = "SUCCEEDED") -> None:
+    operator.start(name)
+    operator.record(name, outcome, "RequestFailed", job_run("no such month"))
+    operator.release(name)
+
+
+def _while_it_waits(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+    """Between two polls, one more step happens."""
+    left = list(steps)
+    replace_time(monkeypatch, submit, sleep=lambda _: left and left.pop(0)())
 
 
 def test_submit_waits_until_all_have_succeeded_and_for_the_next_attempt_of_a_returned_request(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, other, second = (execution_name("sample", *one) for one in (("a", 1), ("b", 1), ("a", 2)))
-    polls = _ending(operator, monkeypatch, {first: "RequestReturned", other: "SUCCEEDED", second: "SUCCEEDED"})
-    with polls:
-        ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=_lines("ab"))
+    _while_it_waits(
+        monkeypatch,
+        lambda: _receive(operator),
+        lambda: operator.start(first, confirmed=False),
+        lambda: (operator.release(first), operator.give_back(first)),
+        lambda: _finish(operator, other),
+        lambda: _finish(operator, second),
+    )
+    ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=_lines("ab"))
     assert ended.exit_code == 0
-    assert [one["status"] for one in ended.json["sent"]] == ["SUCCEEDED", "SUCCEEDED"]
+    assert [(one["state"], one["execution"]) for one in ended.json["sent"]] == [
+        ("succeeded", second),
+        ("succeeded", other),
+    ]
 
 
-def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [execution_name("sample", one, 1) for one in "ab"]
-    polls = _ending(operator, monkeypatch, dict.fromkeys(names, "RequestFailed"))
-    with polls:
-        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+def test_submit_fails_if_a_request_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = execution_name("sample", "a", 1)
+    _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: _finish(operator, name, "FAILED"))
+    ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait")
     assert ended.exit_code == 1
-    assert ended.json["sent"][0]["error"] == "RequestFailed"
-    assert "1 of 1 request failed" in ended.stderr
-    assert ended.json["sent"][0]["reason"] == "no such month"
-    with polls:
-        text = operator.run("request", "submit", "--process", "sample", "--request-id", "b", "--wait").stdout
-    assert text == f"sent: b  {names[1]}  FAILED: no such month\n"
+    assert ended.stdout == f"sent: a  {name}  failed: no such month\n"
+    assert "1 of 1 request failed. Queue them again with: slotkeeper request redrive sample a" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "exit_code", "says"),
+    [
+        ("SKIPPED", "Skipped", 0, ""),
+        ("TOO_LATE", "TooLate", 1, "1 of 1 request had not started when start_before passed"),
+        ("CANCELLED", "Cancelled", 1, "1 of 1 request did not run (cancelled)"),
+        ("REJECTED", "LeasesOnly", 1, "1 of 1 request did not run (rejected)"),
+    ],
+)
+def test_submit_waits_until_a_request_has_ended_without_a_start(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, end: str, code: str, exit_code: int, says: str
+) -> None:
+    """The same id has ended without a start before, so that what was sent now is its second attempt."""
+    operator.leave(operator.wait("a", arguments={}), "CANCELLED", "Cancelled", "before")
+    second = execution_name("sample", "a", 2)
+    _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: operator.leave(second, end, code, "for a reason"))
+    ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+    (sent,) = ended.json["sent"]
+    assert (ended.exit_code, sent["state"], sent["code"], sent["execution"], sent["reason"]) == (
+        *(exit_code, end.lower().replace("_", " "), code, second),
+        "for a reason",
+    )
+    assert says in ended.stderr
+
+
+def test_submit_ends_after_its_timeout(operator: Operator) -> None:
+    command = ("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--timeout", "0")
+    ended = operator.run(*command)
+    assert (ended.exit_code, ended.stdout.split()[-2:]) == (1, ["not", "accepted"])
+    assert "1 of 1 request had not ended after 0 s. Show the state of each with: slotkeeper explain" in ended.stderr

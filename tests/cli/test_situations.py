@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.operator_account import Operator
-from tests.cli.situations import Names, Situation, value_at
-from tests.support.module_time import replace_time
+from tests.cli.situations import Names, Situation, set_clock, value_at
 
 _MODULES = sorted(path.stem for path in Path(__file__).parent.glob("*_situations.py") if path.stem[:5] != "test_")
 _LOOKS_ONLY = {"--dry-run", "--check"}
@@ -27,7 +25,7 @@ _ROWS = {
 @pytest.mark.parametrize("row", _ROWS.values(), ids=_ROWS)
 def test_the_command_says_what_is(row: Situation, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     names = row.state(operator) or {}
-    _set_clock(monkeypatch, row.at)
+    set_clock(monkeypatch, row.at)
     question = shlex.split(_named(row.question, names))
     is_kept = row.exit_code in _REFUSED or not _LOOKS_ONLY.isdisjoint(question)
     before = (operator.contents(), operator.audited()) if is_kept else None
@@ -56,10 +54,3 @@ def _named(value: Any, names: Names) -> Any:
     for name, text in names.items():
         value = value.replace(f"{{{name}}}", text)
     return value
-
-
-def _set_clock(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
-    """Set the clock of every module of the command that has one."""
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith("slotkeeper_cli") and hasattr(module, "time") and hasattr(module.time, "monotonic"):
-            replace_time(monkeypatch, module, time=lambda: at)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from slotkeeper.slots.admission import Skipped, Waiting
-from slotkeeper.slots.protocol import Candidate
-from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.commands import audit, submit
+from slotkeeper_cli.commands import audit
 from slotkeeper_cli.formatting import start_time
-from tests.cli.account_contents import NOW, fail, receive, run_before, send_dead_letter, starter, waiting
+from tests.cli.account_contents import fail, waiting
 from tests.cli.operator_account import Operator
-from tests.support.module_time import replace_time
 
 FUTURE, PAST = "2099-11-28T08:00:00+01:00", "2020-11-28T08:00:00+01:00"
 SUBMIT = ("request", "submit", "--process", "sample", "--request-id", "nightly")
 BODY = {"process": "sample", "request_id": "nightly"}
-REASON = "it could not start when it was received, since the process is full"
 
 
 @pytest.fixture
@@ -31,27 +26,6 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Any:
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-def fill(operator: Operator) -> None:
-    """Reserve the only slot of the process."""
-    operator.slots.reserve(Candidate("sample", "sample-another"), NOW)
-
-
-def skip(operator: Operator, **fields: Any) -> str:
-    """Let a request be skipped, since the process is full; return its message id."""
-    fill(operator)
-    operator.send("nightly", when_busy="skip", **fields)
-    sent = receive(operator)
-    assert isinstance(starter(operator).admit(sent, NOW), Skipped)
-    return sent.message_id
-
-
-def wait_with_deadline(operator: Operator, start_before: str = FUTURE) -> None:
-    fill(operator)
-    operator.send("nightly", start_before=start_before)
-    sent = replace(receive(operator), sent_at=time.time())
-    assert isinstance(starter(operator).admit(sent, time.time()), Waiting)
 
 
 # Submit ------------------------------------------------------------------------------------------------------------
@@ -111,81 +85,17 @@ def test_submit_refuses_a_file_with_a_deadline_that_has_passed(operator: Operato
     assert ended.exit_code == 2
 
 
-def test_submit_waits_until_a_request_is_skipped(operator: Operator) -> None:
-    skip(operator)
-    ended = operator.run(*SUBMIT, "--skip-if-busy", "--wait", "--json")
-    assert ended.exit_code == 0
-    assert {name: ended.json["sent"][0][name] for name in ("status", "reason")} == {
-        "status": "skipped",
-        "reason": REASON,
-    }
-
-
-def test_submit_waits_no_longer_than_until_a_request_is_too_late(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [time.time()]
-    replace_time(monkeypatch, submit, time=lambda: clock[0], sleep=lambda _: clock.__setitem__(0, clock[0] + 1e12))
-    ended = operator.run(*SUBMIT, "--start-before", FUTURE, "--wait", "--json")
-    assert ended.exit_code == 1
-    assert ended.json["sent"][0]["status"] == "too late"
-    assert "had not started when start_before passed. List them with: slotkeeper dlq list request" in ended.stderr
-
-
-# Show, explain, status and doctor ----------------------------------------------------------------------------------
-
-
-def test_show_finds_a_skipped_request_by_its_id_its_execution_and_its_message(operator: Operator) -> None:
-    message_id = skip(operator)
-    name = execution_name("sample", "nightly", 1)
-    for given in ("nightly", name, message_id):
-        (found,) = operator.run("request", "show", given, "--json").json["found"]
-        assert (found["state"], found["request_id"]) == ("skipped", "nightly")
-        assert found["attempts"][0]["reason"] == REASON
-        (step,) = found["next_steps"]
-        assert '"attempt": 2' in step
-    output = operator.run("explain", "nightly").stdout
-    assert f"it was skipped at 2026-09-21 {NOW_TEXT}" in output
-    assert f"{REASON}. Nothing of it runs" in output
-
-
-NOW_TEXT = time.strftime("%H:%M:%S", time.localtime(NOW))
-
-
-def test_show_finds_a_skipped_request_with_a_caller_and_one_of_a_later_attempt(operator: Operator) -> None:
-    skip(operator, task_token="token", attempt=7)
-    (found,) = [one for one in operator.run("request", "show", "nightly", "--json").json["found"] if one["attempts"]]
-    assert [(one["attempt"], one["state"]) for one in found["attempts"]] == [(7, "skipped")]
-
-
-def test_show_prefers_the_execution_of_a_request_that_was_sent_again(operator: Operator) -> None:
-    skip(operator)
-    operator.processes.set_limit("sample", 2)
-    operator.hold("nightly", when_busy="skip")
-    (found,) = operator.run("request", "show", "nightly", "--json").json["found"]
-    assert found["state"] == "running"
-
-
-def test_a_skipped_request_cannot_be_cancelled(operator: Operator) -> None:
-    skip(operator)
-    ended = operator.run("request", "cancel", "nightly", "--attempt", "1", "--yes")
-    assert ended.exit_code == 3
-    assert "was skipped: there is nothing to cancel" in ended.stderr
-
-
-def test_status_and_explain_show_until_when_a_waiting_request_may_start(operator: Operator) -> None:
-    wait_with_deadline(operator)
+def test_status_shows_until_when_a_queued_request_may_start(operator: Operator) -> None:
+    operator.processes.pause("sample")
+    operator.wait("nightly", start_before=FUTURE)
     (process,) = operator.run("status", "--json").json["processes"]
-    assert process["waiting"][0]["start_before"] == "2099-11-28T07:00:00Z"
+    assert process["queue"]["first"]["start_before"] == "2099-11-28T07:00:00Z"
     assert ", to start before 2099-11-28 " in operator.run("status").stdout
-    output = " ".join(operator.run("explain", "nightly").stdout.split())
-    assert "If it has not started before 2099-11-28 " in output
-    assert "it is dead-lettered as TooLate" in output
 
 
 @pytest.mark.parametrize(("is_paused", "level"), [(True, "warn"), (False, "ok")])
-def test_doctor_names_a_waiting_request_that_will_be_too_late(operator: Operator, is_paused: bool, level: str) -> None:
-    wait_with_deadline(operator)
+def test_doctor_names_a_queued_request_that_will_be_too_late(operator: Operator, is_paused: bool, level: str) -> None:
+    operator.wait("nightly", start_before=FUTURE)
     if is_paused:
         operator.processes.pause("sample")
     (check,) = operator.run("doctor", "--only", "deadlines", "--json").json["checks"]
@@ -196,46 +106,11 @@ def test_doctor_names_a_waiting_request_that_will_be_too_late(operator: Operator
 END = time.strftime("%H:%M:%S", time.localtime(4_099_532_400))
 
 
-# Redrive -----------------------------------------------------------------------------------------------------------
-
-
-def _dead_letter(operator: Operator, start_before: str) -> None:
-    send_dead_letter(operator, json.dumps(BODY | {"start_before": start_before}), "TooLate")
-
-
-def test_a_redrive_after_the_deadline_is_refused_with_what_to_do(operator: Operator) -> None:
-    _dead_letter(operator, PAST)
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
-    assert ended.exit_code == 3
-    why = f"its start_before, {PAST}, has passed: give a later one with --start-before"
-    assert [each["why"] for each in ended.json["skipped"]] == [why]
-    (found,) = operator.run("explain", "nightly", "--json").json["found"]
-    assert found["next_steps"] == ["slotkeeper dlq redrive request --id nightly --start-before HH:MM"]
-
-
 def test_a_redrive_replaces_the_deadline_of_requests_that_state_one(operator: Operator) -> None:
-    _dead_letter(operator, PAST)
-    send_dead_letter(operator, '{"process": "sample", "request_id": "plain"}', message_id="m-2", sequence="2")
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--start-before", FUTURE)
-    assert ended.exit_code == 0
-    sent = [json.loads(each["Body"]) for each in waiting(operator, "RequestQueue")]
-    assert [(each["request_id"], each["attempt"], each.get("start_before")) for each in sent] == [
-        ("nightly", 2, FUTURE),
-        ("plain", 2, None),
-    ]
-
-
-def test_a_failed_request_is_not_redriven_after_its_deadline(operator: Operator) -> None:
     fail(operator, "nightly", start_before=PAST)
-    assert operator.run("dlq", "redrive", "failed", "--all", "--yes").exit_code == 3
+    fail(operator, "plain")
     assert operator.run("dlq", "redrive", "failed", "--all", "--yes", "--start-before", PAST).exit_code == 2
-    assert waiting(operator, "RequestQueue") == []
-
-
-def test_the_audit_does_not_take_a_returned_request_that_was_skipped_for_a_lost_one(operator: Operator) -> None:
-    run_before(operator, "RequestReturned")
-    fill(operator)
-    operator.send("a", when_busy="skip", attempt=2)
-    assert isinstance(starter(operator).admit(receive(operator), NOW), Skipped)
-    (check,) = [one for one in operator.run("audit", "--json").json["checks"] if one["id"] == "accounted"]
-    assert check["numbers"]["ends"] == {"queued again, then skipped": 1}
+    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--start-before", FUTURE)
+    assert ended.exit_code == 0
+    queued = {row.request_id: row.queued.start_before for row in operator.rows.queue("sample").rows}
+    assert queued == {"nightly": datetime.fromisoformat(FUTURE).timestamp(), "plain": None}

@@ -21,7 +21,7 @@ CALLER = caller_of(TOKEN)
 WITH_TOKEN = {"process": "sample", "request_id": "moved", "arguments": {}, "task_token": TOKEN}
 
 
-NAMES = ("holds", "waits", "failed", "expired", "work")
+NAMES = ("holds", "waits", "failed", "refused", "work")
 
 
 def _id(name: str) -> str:
@@ -34,13 +34,11 @@ def everywhere(operator: Operator) -> str:
     operator.processes.set_limit("sample", 3)
     holds = operator.hold(_id("holds"), task_token=TOKEN)
     operator.hold(_id("reserved"), task_token=TOKEN, started=False, confirmed=False)
-    operator.processes.pause("sample")
     operator.wait(_id("waits"), task_token=TOKEN)
-    operator.processes.resume("sample")
     move_by_sqs(operator, json.dumps(WITH_TOKEN))
     move_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
     move_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
-    send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": _id("expired")}), "Expired", "m-2")
+    send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": _id("refused"), "odd": 1}), "m-2")
     fail(operator, _id("failed"), cause=json.dumps({"Input": WITH_TOKEN}), task_token=TOKEN)
     give_up(operator, _id("work"))
     operator.sqs.send_message(
@@ -53,6 +51,7 @@ def everywhere(operator: Operator) -> str:
 READS = [
     ("status",),
     ("process", "list"),
+    ("request", "list", "sample"),
     *(("request", "show", name) for name in ("moved", "w", *map(_id, ("holds", "waits", "failed", "work")))),
     ("dlq", "list"),
     *(("dlq", "show", queue) for queue in ("request", "failed", "work")),
@@ -61,7 +60,7 @@ READS = [
     ("retry", "report"),
 ]
 OTHERS = [
-    *(("request", "show", _id(name)) for name in ("reserved", "expired", "never")),
+    *(("request", "show", _id(name)) for name in ("reserved", "refused", "never")),
     ("stack", "reconcile", "--check"),
     ("process", "set-limit", "sample", "2"),
     ("holder", "release", _id("holds")),
@@ -86,8 +85,9 @@ def test_no_command_prints_a_token_or_a_senders_control_characters(operator: Ope
         shown |= {(name, "--json" in command) for name in NAMES if f"{name}\\u001b" in ended.stdout}
     assert shown == {(name, as_json) for name in NAMES for as_json in (False, True)}
     assert "MARKER" not in json.dumps(operator.audited())
-    sent = [message["Body"] for message in waiting(operator, "RequestQueue")]
-    assert {"moved", _id("failed")} <= {json.loads(body)["request_id"] for body in sent}
+    (sent,) = waiting(operator, "RequestQueue")
+    assert _body(sent)["request_id"] == "moved"
+    assert operator.states()[f"{_id('failed')}-2"] == "QUEUED"
 
 
 def _body(message: Any) -> Any:
@@ -102,9 +102,8 @@ def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operat
     (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["redriven"]
 
     (message,) = waiting(operator, "RequestQueue")
-    assert _body(message) == {"process": "sample", "request_id": "moved", "arguments": {}, "attempt": 2}
+    assert _body(message) == {"process": "sample", "request_id": "moved", "arguments": {}, "attempt": 1}
     assert redriven["task_token"] == "removed"
-    assert redriven["execution"] == execution_name("sample", "moved", 2)
 
 
 def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
@@ -140,7 +139,7 @@ def test_submit_refuses_a_token(operator: Operator) -> None:
 # Requests of callers are found by id, although their executions have other names -------------------------------------
 
 
-def _states(operator: Operator, given: str) -> list[tuple[str, int | None, str]]:
+def _states(operator: Operator, given: str) -> list[tuple[str, int, str]]:
     found = operator.run("request", "show", given, "--json").json["found"]
     return [(one["state"], a["attempt"], a["execution"]) for one in found for a in one["attempts"]]
 
@@ -148,22 +147,10 @@ def _states(operator: Operator, given: str) -> list[tuple[str, int | None, str]]
 def test_a_request_with_a_caller_is_found_by_its_id_and_execution(operator: Operator, everywhere: str) -> None:
     assert everywhere == execution_name("sample", _id("holds"), 1, CALLER)
     for given in (_id("holds"), everywhere):
-        assert _states(operator, given) == [("running", 1, everywhere)]
+        assert _states(operator, given) == [("started", 1, everywhere)]
     assert f"({everywhere}) may still use its slot" in operator.run("holder", "release", _id("holds")).stderr
     (reserved,) = _states(operator, _id("reserved"))
-    assert reserved[0] == "starting"
-
-
-@pytest.mark.usefixtures("everywhere", "a_minute_later")
-def test_the_first_in_the_queue_is_found_and_cancelled_although_its_attempt_is_not_known(operator: Operator) -> None:
-    name = execution_name("sample", _id("waits"), 1, CALLER)
-    assert _states(operator, _id("waits")) == [("waiting", None, name)]
-    assert "attempt unknown: waiting" in operator.run("request", "show", _id("waits")).stdout
-
-    ended = operator.run("request", "cancel", _id("waits"), "--process", "sample", "--yes", "--json")
-
-    assert (ended.exit_code, ended.json["cancelled"]) == (0, name)
-    assert name in operator.process().cancelled
+    assert reserved[0] == "queued"
 
 
 def test_requests_of_several_callers_are_shown_separately(operator: Operator) -> None:
@@ -172,29 +159,16 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
 
     assert {name for _, _, name in _states(operator, "same")} == names
     reason = operator.refuses("request", "cancel", "same", "--stop", "--yes")
-    assert "several callers have sent a request same: give the name of one execution" in reason
+    assert "several requests have the id same: give --process, or the name of an execution" in reason
     assert all(name in reason for name in names)
 
 
-@pytest.mark.parametrize("confirmed", [True, False], ids=["running", "reserved"])
-def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator, confirmed: bool) -> None:
-    """The janitor answers with the token in the holder."""
-    name = operator.hold("a", confirmed=confirmed, task_token=TOKEN)
-    operator.stop_long_ago(name)
-
-    reason = operator.refuses("holder", "release", "a")
-    assert "a caller waits for the answer, which the janitor gives before it releases the slot. The" in reason
-    assert operator.run("holder", "release", "a", "--force", "--yes").exit_code == 0
-
-
-def test_release_frees_the_reservation_of_a_request_that_was_never_started(operator: Operator) -> None:
-    """Its message is still in the queue, with the token."""
-    operator.hold("a", started=False, confirmed=False, task_token=TOKEN)
-    operator.parameters["GraceSeconds"] = "0"
-
-    assert operator.run("holder", "release", "a").exit_code == 0
-
-    assert operator.process().slots_in_use == 0
+def test_the_next_attempt_of_a_request_whose_caller_was_answered_has_none(operator: Operator) -> None:
+    first = fail(operator, task_token=TOKEN)
+    operator.run("dlq", "redrive", "failed", "--all", "--yes")
+    again = execution_name("sample", "a", 2)
+    assert operator.row(again).task_token == ""
+    assert _states(operator, "a") == [("queued", 1, first), ("queued", 2, again)], "one request"
 
 
 # Texts ---------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_each_refresh_replaces_what_the_terminal_shows(operator: Operator, colum
             f"Read at {at(1)}", "sample  1 of 1 slots in use", "  a  RUNNING for 1 min, execution RUNNING"
         )
         refresh.allow()
-        third = shown.shows(f"Read at {at(2)}", "first in the queue: b, waiting for 2 min")
+        third = shown.shows(f"Read at {at(2)}", "next: b, waiting for 1 min")
 
     for frame in (first, second, third):
         assert frame.count("in us-east-1") == frame.count("sample ") == frame.count("RequestDeadLetterQueue") == 1

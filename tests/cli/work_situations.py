@@ -104,7 +104,7 @@ SITUATIONS = {
             "-> slotkeeper retry breaker show default",
         ),
         never=("run-now",),
-        shows={"work.conditions.0.condition": "breaker", "work.conditions.0.state": "OPEN"},
+        shows={"work.reasons.0.condition": "breaker", "work.reasons.0.state": "OPEN"},
         at=NOW + 61,
     ),
     "an operator has opened the breaker": Situation(
@@ -118,7 +118,7 @@ SITUATIONS = {
         "explain w",
         says=("downstream default: 1 of 1 permitted caller under way",),
         never=("run-now",),
-        shows={"work.conditions.0.limit": 1},
+        shows={"work.reasons.0.limit": 1},
     ),
     "the retry budget is used up": Situation(
         partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
@@ -133,7 +133,7 @@ SITUATIONS = {
     "the event source is disabled, and an attempt is overdue": Situation(
         _disabled,
         "explain w",
-        says=("Attempt 2 was due", "no function receives messages of the queue: its event source mapping is Disabled"),
+        says=("Attempt 2 was due", "no function receives messages of WorkQueue: its event source mapping is Disabled"),
         never=("run-now",),
         at=NOW + 90,
     ),
@@ -172,11 +172,12 @@ SITUATIONS = {
         _held_back,
         "explain w",
         says=(
-            "w: perhaps queued",
-            "- it is a request of the worker without an attempt: WorkQueue has about 1 message",
-            "- it is held back: downstream default: the breaker is OPEN",
+            "No request w found",
+            "Not read: about 1 message of WorkQueue: a request without an attempt has no row, and may be one of them; "
+            "downstream default: the breaker is OPEN",
+            "no request w found in what could be read",
         ),
-        never=("no request",),
-        shows={"state": "perhaps queued"},
+        shows={"state": None, "not_read.0.source": "WorkQueue"},
+        exit_code=1,
     ),
 }

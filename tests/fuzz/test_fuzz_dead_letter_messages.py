@@ -7,7 +7,6 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
@@ -41,14 +40,14 @@ def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused
     except NotRedrivable:
         return
     if redrive.request is None:
-        assert parse_message(redrive.body).request_id == message.request_id
-        assert redrive.body == body
+        assert redrive.message is not None
+        assert redrive.message.request_id == message.request_id
         return
-    again = parse_request(_delivery(redrive.body, redrive.request.process))
-    assert (again.request_id, again.attempt) == (message.request_id, message.attempt + 1)
-    assert again.execution_name == execution_name("p", message.request_id, message.attempt + 1)
+    again = parse_request(_delivery(redrive.request.to_json()))
+    assert (again.request_id, again.attempt) == (message.request_id, message.attempt)
+    assert again.execution_name == execution_name("p", message.request_id, message.attempt)
 
 
-def _delivery(body: str, process: str) -> Delivery:
+def _delivery(body: str) -> Delivery:
     """The message as the starter receives it."""
-    return Delivery("another", body, process, "handle", "1", 1, 1_800_000_000.0)
+    return Delivery("another", body, "any group", "1", 1_800_000_000.0)

@@ -15,11 +15,10 @@ from tests.fuzz.test_fuzz_slot_items import VALID
 NOW = 1_790_000_000.0
 EXECUTION = Execution("p-1", "RUNNING", None, '{"weight": 2}', started_at=NOW - 60)
 SOURCES = Sources(
-    "https://queue",
     {"p-1": EXECUTION},
     {"p-1": "job"},
+    {"p-1": 2},
     {("slot_limit",): Stated({"N": "4"}, "stated"), ("target",): Stated({"S": "job"}, "stated")},
-    {"p-4": NOW},
 )
 
 
