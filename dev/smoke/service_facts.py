@@ -94,7 +94,7 @@ TABLE_FACTS = (
 # ------------------------------------------------------------------------------------------- RequestTable ("rows")
 
 ROWS = 30  # of the check
-AT_ONCE = 4  # threads
+AT_THE_SAME_TIME = 4  # threads
 
 
 def _rows(context: CheckContext) -> tuple[RequestTable, str]:
@@ -153,8 +153,8 @@ def _conflicts(context: CheckContext) -> dict[str, int]:
             errors[refusal.get("error", "none")] += 1
         return errors
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        writes = [pool.submit(write) for _ in range(AT_ONCE)]
+    with ThreadPoolExecutor(AT_THE_SAME_TIME) as pool:
+        writes = [pool.submit(write) for _ in range(AT_THE_SAME_TIME)]
         try:
             for number in range(ROWS // 2, ROWS - 1):
                 name = execution_name(process, f"{number:02}", 1)

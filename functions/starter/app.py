@@ -105,7 +105,7 @@ def _log(write: Callable[..., None], message: str, **keys: object) -> None:
         write(message, stacklevel=3)  # the location is the caller's
 
 
-def _on_told(row: RequestRow, answered: AnswerOutcome | None) -> None:
+def _on_published(row: RequestRow, answered: AnswerOutcome | None) -> None:
     keys = {"process": row.process, "request_id": row.request_id, "execution": row.execution, "state": row.state}
     _log(logger.info, "A request has ended without a start", code=row.code, reason=row.reason, **keys)
     metrics.add_metric(_ENDS[row.state], MetricUnit.Count, 1)
@@ -119,7 +119,7 @@ def _count_unanswered(answered: AnswerOutcome | None) -> None:
 
 @cache
 def _callers() -> Callers:
-    # Only a request with a caller that ends without a start needs it. One attempt: the row stays until it is told.
+    # Only a request with a caller that ends without a start needs it. One attempt: the row stays until it is published.
     return Callers(boto3.client("stepfunctions", config=client_config(read_timeout=3, attempts=1)))
 
 
@@ -147,13 +147,13 @@ _starter = Starter(
         _settings.request_table_name,
         _callers,
         RequestEvents(_completion_events, _settings.request_table_name),
-        _on_told,
+        _on_published,
     ),
     RequestDeadLetterQueue(_sqs, _settings.request_dead_letter_queue_url),
     _callers,
     _Measured(),
 )
-# The last part of its ARN, by which the two event sources are told apart.
+# The last part of its ARN, by which the two event sources are distinguished.
 _DISPATCH_QUEUE = _settings.dispatch_queue_url.rpartition("/")[2]
 
 

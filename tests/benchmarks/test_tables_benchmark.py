@@ -16,7 +16,7 @@ def test_the_smallest_run_measures_every_part(tmp_path: Path) -> None:
     outcome = tables_benchmark.measure(tmp_path, lambda _: None, small=True)
     figures = outcome.figures
     assert figures["items"].keys() == set(SMALL.holders)
-    # A holder more is part of no KB; 25 holders at once are one write.
+    # A holder more is part of no KB; 25 holders together are one write.
     assert figures["items"][30]["units"] == dict.fromkeys(("grant", "grant of 25", "confirm", "release"), 3.0)
     calls = {name: sum(used["calls"].values()) for name, used in figures["requests"].items()}
     assert list(calls.values()) == [7, 3, 2, 2, 6]

@@ -91,7 +91,7 @@ def test_producers_receive_the_event_of_a_request_that_ends_without_a_start(
     event = producer.hears(process=process, request_id="r1")
     assert (event["status"], event["code"]) == ("DEAD_LETTERED", "TooLate")
     assert event["kept_in"] == stack.outputs["RequestTableName"]
-    wait_until(lambda: stack.row(process, name).open is None, "its end to be told")
+    wait_until(lambda: stack.row(process, name).open is None, "its end to be published")
 
 
 def test_producers_receive_the_events_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:

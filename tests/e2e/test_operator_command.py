@@ -90,7 +90,7 @@ def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_s
     assert (len(started), started[-1]) == (3, redriven["execution"])
 
 
-def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are_told(
+def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are_published(
     stack: DeployedStack, slotkeeper: Slotkeeper
 ) -> None:
     process = stack.process(limit=0)
@@ -101,7 +101,7 @@ def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are
     assert len(stack.queued(process)) == 60
     assert len(slotkeeper(*arguments)["cancelled"]) == 60
     assert stack.queued(process) == []
-    wait_until(lambda: not stack.requests.untold(process).rows, "all ends to be told")
+    wait_until(lambda: not stack.requests.unpublished(process).rows, "all ends to be published")
     assert {stack.row(process, name).state for name in names} == {"CANCELLED"}
 
 

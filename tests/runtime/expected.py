@@ -133,7 +133,7 @@ EXPECTED: dict[str, Expectation] = {
         and not outcome.messages("RequestDeadLetterQueue")
     ),
     "janitor/scheduled_run": lambda outcome: (
-        outcome.answer == {"RequestsUntold": 0, "BlockedRequests": 0, "StartsOverdue": 0}
+        outcome.answer == {"RequestsUnpublished": 0, "BlockedRequests": 0, "StartsOverdue": 0}
         and outcome.counted("JanitorRuns") == [1.0]
         and outcome.state(execution_name("sample", "2012-07", 1)) == "STARTED"
     ),

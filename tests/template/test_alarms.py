@@ -163,7 +163,7 @@ def _bad_periods(alarm: dict[str, Any], run_every: int, first: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["JanitorErrorAlarm", "JanitorCrashAlarm", "StartsOverdueAlarm", "RequestsUntoldAlarm"]
+    "name", ["JanitorErrorAlarm", "JanitorCrashAlarm", "StartsOverdueAlarm", "RequestsUnpublishedAlarm"]
 )
 def test_what_every_run_of_the_janitor_finds_rings_at_every_allowed_schedule(name: str) -> None:
     """Also if a run is a minute early or late."""

@@ -57,7 +57,7 @@ def test_counts_are_summed_and_times_are_not(widget: dict[str, Any]) -> None:
     units = {metric.name: metric.unit for metric in in_source()}
     names = {asked.name for asked in asked_by_widget(widget) if asked.namespace == "Slotkeeper"}
     # Levels, not numbers of events.
-    levels = {"SlotsInUse", "SlotLimit", "QueuedRequests", "BlockedRequests", "StartsOverdue", "RequestsUntold"}
+    levels = {"SlotsInUse", "SlotLimit", "QueuedRequests", "BlockedRequests", "StartsOverdue", "RequestsUnpublished"}
     levels |= {"DispatchChain", "WorkHops", "BreakerOpen", "PermittedCallers"}
     summed = widget["properties"]["stat"] == "Sum"
     for name in names:

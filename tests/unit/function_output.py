@@ -81,7 +81,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
             observer.dead_lettered(delivery("{}"), "InvalidRequest", "why", answered)
         for state in ENDED_WITHOUT_START:
             row = RequestRow("p", name, state, "order-1", 1, "high", 1.0, code="Code", reason="why")
-            module._on_told(row, None)
+            module._on_published(row, None)
         started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
         observer.dispatched("p", Report(started, put_back=["p-1"], is_cut=True))
         observer.failed("Left messages on the queue after an error", Surprise("why"), messages=1)

@@ -23,7 +23,7 @@ from tests.unit.conftest import CONTEXT, NOW, Account, Load
 def test_the_janitor_runs_on_any_event(account: Account, load: Load) -> None:
     account.processes.set_limit("p", 0)
     account.queue("a", weight=2)
-    assert load("janitor").handler({}, CONTEXT) == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUntold": 0}
+    assert load("janitor").handler({}, CONTEXT) == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUnpublished": 0}
 
 
 def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Load) -> None:

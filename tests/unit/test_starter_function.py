@@ -38,7 +38,7 @@ def asked(request_id: str = "a", **fields: Any) -> Item:
 
 
 def test_a_request_is_queued_and_dispatched_and_a_ring_dispatches(account: Account, load: Load) -> None:
-    """Lambda delivers the messages of one queue at a time; the function tells them apart one by one."""
+    """Lambda delivers the messages of one queue at a time; the function distinguishes them one by one."""
     starter = load("starter")
     account.processes.create("q", 1, "job")
     account.accept({"process": "q", "request_id": "waits"})

@@ -16,7 +16,7 @@ from slotkeeper.slots.processes import Processes
 from .hand_off_figures import read_invocations
 
 # The janitor does not run during a measurement: each start is a dispatch of the starter. On a few cores, 50 invocations
-# at once would wait for each other, and calls time out.
+# at the same time would wait for each other, and calls time out.
 PARAMETERS = {
     "JanitorSchedule": "rate(1 day)",
     "StarterConcurrency": "4",

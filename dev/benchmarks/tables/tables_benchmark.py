@@ -162,7 +162,7 @@ def _cancels(stack: MeasuredStack, extent: Extent) -> dict[str, Any]:
             if done.wait(1 / CANCELS_A_SECOND):
                 break
             ended += len(
-                stack.requests.leave(PROCESS, [Leaving(name, "CANCELLED", "Cancelled", "by hand")], time.time())
+                stack.requests.leave(PROCESS, [Leaving(name, "CANCELLED", "Cancelled", "manually")], time.time())
             )
         return ended
 

@@ -120,9 +120,7 @@ def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     items = tuple(state[request["TableName"]].fields.values())
     # A filter has the syntax of a condition.
     expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
-    matching = tuple(
-        expression.projected(item) for item in items if expression.condition.holds(expression.scope(item))
-    )
+    matching = tuple(expression.projected(item) for item in items if expression.condition.holds(expression.scope(item)))
     return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
 
 

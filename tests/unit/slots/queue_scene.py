@@ -91,14 +91,14 @@ class QueueScene:
             seconds_left=lambda: self.left,
         )
         self.callers = Callers(self.stepfunctions)
-        self.told: list[tuple[RequestRow, AnswerOutcome | None]] = []
+        self.published: list[tuple[RequestRow, AnswerOutcome | None]] = []
         published = CompletionEvents(events, "default", "slotkeeper", on_unsent=print)
         self.endings = Endings(
             self.dynamodb,
             "requests",
             lambda: self.callers,
             RequestEvents(published, "requests"),
-            lambda row, answered: self.told.append((row, answered)),
+            lambda row, answered: self.published.append((row, answered)),
         )
         self.put_process(slot_limit=number(limit))
 

@@ -77,7 +77,7 @@ FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}
     ],
 )
 def test_f6_what_has_changed_since_the_read_refuses_the_grant(changes: Item, scene: QueueScene) -> None:
-    """The limit rests on the write alone, whatever was planned."""
+    """The limit rests on the write alone, and on no plan."""
     seen = scene.process
     scene.change(**changes)
     before = scene.item

@@ -20,7 +20,7 @@ LATER = NOW + GRACE + 1
 
 
 def test_a_run_without_work_reads_no_single_item(account: Account) -> None:
-    """A process costs a query of the ends that must be told, and one of its queue."""
+    """A process costs a query of the ends that must be published, and one of its queue."""
     account.hold("p-1", "RUNNING")
     account.processes.create("idle", 1, "job")
     account.run_at(NOW)  # a container's first run also reads and writes the settled time

@@ -1,4 +1,4 @@
-"""What a run of the janitor does for queues, leases and ends that were not told, and in which order."""
+"""What a run of the janitor does for queues, leases and ends that were not published, and in which order."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ def test_an_outage_ends_the_dispatches(account: Account) -> None:
     assert made.count("TransactWriteItems") + made.count("UpdateItem") == 1  # the grant of the first
 
 
-def test_what_must_leave_the_queue_leaves_it_and_is_told(account: Account) -> None:
+def test_what_must_leave_the_queue_leaves_it_and_is_published(account: Account) -> None:
     account.hold("p-x", "RUNNING")
     account.queue("skips", when_busy="skip")
     account.queue("late", start_before="2027-01-15T08:00:00Z")
     account.run_at(NOW)
     assert account.states == {"skips/1": "SKIPPED", "late/1": "TOO_LATE"}
-    assert account.rows.untold("p").rows == []
+    assert account.rows.unpublished("p").rows == []
 
 
 def test_f15_an_old_reservation_without_a_workflow_is_started_again(account: Account) -> None:
@@ -164,7 +164,7 @@ def test_requests_of_a_removed_target_are_rejected(account: Account) -> None:
     account.queue("a")
     account.write("target", {"S": "none"})
     account.run_at(NOW)
-    assert (account.states, account.rows.untold("p").rows) == ({"a/1": "REJECTED"}, [])
+    assert (account.states, account.rows.unpublished("p").rows) == ({"a/1": "REJECTED"}, [])
 
 
 # What is counted
@@ -180,7 +180,7 @@ def test_queues_are_measured_and_blocked_requests_counted(account: Account) -> N
 
 def test_a_run_that_finds_nothing_ends_the_alarms(account: Account) -> None:
     counts = account.run_at(NOW).counts
-    assert counts == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUntold": 0}
+    assert counts == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUnpublished": 0}
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
@@ -205,7 +205,7 @@ def test_a_malformed_item_and_a_malformed_row_keep_back_no_other_request(account
     assert (counts["MalformedRequests"], account.item().holders.keys()) == (1, {execution_name("p", "c", 1)})
 
 
-# Ends that were not told
+# Ends that were not published
 
 
 def _end(account: Account, *ids: str) -> list[str]:
@@ -214,28 +214,28 @@ def _end(account: Account, *ids: str) -> list[str]:
     return names
 
 
-def test_an_end_that_was_not_told_is_told(account: Account) -> None:
+def test_an_end_that_was_not_published_is_published(account: Account) -> None:
     answers = Calls(account.stepfunctions).made
     _end(account, "a")
-    assert account.run_at(NOW).counts["RequestsUntold"] == 0
+    assert account.run_at(NOW).counts["RequestsUnpublished"] == 0
     assert "SendTaskFailure" in answers
     answers.clear()
     account.run_at(NOW + 60)
     assert "SendTaskFailure" not in answers
 
 
-def test_an_end_that_cannot_be_told_is_counted_and_the_others_are_told(account: Account) -> None:
+def test_an_end_that_cannot_be_published_is_counted_and_the_others_are_published(account: Account) -> None:
     malformed, other = _end(account, "a", "b")
     _set_row(account, malformed, attempt={"S": "1"})
     counts = account.run_at(NOW).counts
-    assert (counts["RequestsUntold"], counts["JanitorErrors"]) == (1, 1)
-    assert [name for name, _ in account.rows.untold("p").rows] == [malformed]
+    assert (counts["RequestsUnpublished"], counts["JanitorErrors"]) == (1, 1)
+    assert [name for name, _ in account.rows.unpublished("p").rows] == [malformed]
     _set_row(account, malformed, state={"S": "DONE"})
     assert account.run_at(NOW + 60).counts["MalformedRequests"] == 1
     assert account.row(other).open is None
 
 
-def test_telling_leaves_a_run_time_for_its_other_work(account: Account) -> None:
+def test_publishing_leaves_a_run_time_for_its_other_work(account: Account) -> None:
     """Step Functions does not answer, and each answer takes the timeouts of a call."""
 
     def slow(**_: Any) -> Any:

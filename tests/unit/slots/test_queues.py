@@ -13,10 +13,10 @@ def _texts(sent: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def test_a_dead_letter_message_has_its_reason_and_its_body_without_a_token() -> None:
     scene = QueueScene()
-    letters = RequestDeadLetterQueue(scene.sqs, "https://sqs/dead.fifo")
-    letters.add(delivery("junk \u2603", "g", message_id="m-1"), "InvalidRequest", "because\x00of a \x07 bell")
-    letters.add(delivery('{"task_token": "secret"}', message_id="m-2"), "InvalidRequest", "why")
-    letters.add(delivery("x" * 1_000_000, message_id="m-3"), "InvalidRequest", "why")
+    queue = RequestDeadLetterQueue(scene.sqs, "https://sqs/dead.fifo")
+    queue.add(delivery("junk \u2603", "g", message_id="m-1"), "InvalidRequest", "because\x00of a \x07 bell")
+    queue.add(delivery('{"task_token": "secret"}', message_id="m-2"), "InvalidRequest", "why")
+    queue.add(delivery("x" * 1_000_000, message_id="m-3"), "InvalidRequest", "why")
 
     sent = scene.aws.sent_to("dead.fifo")
     texts = _texts(sent[0]["MessageAttributes"])

@@ -129,7 +129,7 @@ def test_requests_leave_together_and_a_plan_made_before_is_outdated(scene: Queue
     )
     assert (row["ended"], row["expires"]) == (number(NOW), number(int(NOW) + RETENTION_SECONDS))
     assert not row.keys() & {"place", "deadline"}
-    assert (row["placed"], row["open"]) == (placed, number(-NOW))  # its end must be told
+    assert (row["placed"], row["open"]) == (placed, number(-NOW))  # its end must be published
     assert scene.process.grants == seen.grants + 1
 
 

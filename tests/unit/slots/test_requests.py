@@ -174,7 +174,7 @@ def test_a_message_may_have_any_group(group: str) -> None:
     ],
 )
 def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str, Any], reason: str) -> None:
-    """Its row needs the rest: it is listed, and its caller is told."""
+    """Its row needs the rest: it is listed, and its caller is answered."""
     with pytest.raises(RequestTooLarge, match=reason) as refused:
         parse_request(delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2} | body))
     request = refused.value.request

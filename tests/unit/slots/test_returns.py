@@ -244,22 +244,22 @@ def test_a_success_that_is_recorded_meanwhile_is_not_redriven(scene: QueueScene,
 # Callers
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_only_a_caller_that_was_not_told_waits_for_the_next_attempt(
-    is_told: bool, scene: QueueScene, requeues: Requeues
+@pytest.mark.parametrize("is_published", [True, False])
+def test_only_a_caller_that_was_not_published_waits_for_the_next_attempt(
+    is_published: bool, scene: QueueScene, requeues: Requeues
 ) -> None:
     """The workflow starts nothing for a caller that has an answer (state CallerGone)."""
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
     scene.rows.leave("p", [Leaving(request.execution_name, "CANCELLED", "Cancelled", "why")], NOW)
-    if is_told:
-        scene.endings.tell("p", [request.execution_name])
+    if is_published:
+        scene.endings.publish("p", [request.execution_name])
     again = requeues.redrive("p", request.execution_name, LATER)
-    name = execution_name("p", "a", 2, "" if is_told else caller_of("token"))
+    name = execution_name("p", "a", 2, "" if is_published else caller_of("token"))
     assert again == Requeued(name)
     assert ("task_token" in scene.row(name), "caller" in json.loads(scene.row(name)["body"]["S"])) == (
-        not is_told,
-        not is_told,
+        not is_published,
+        not is_published,
     )
 
 

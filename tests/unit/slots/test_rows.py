@@ -115,17 +115,17 @@ def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -
     assert ids(["STARTED"], "b") == []
 
 
-def test_open_rows_are_those_without_an_end_and_untold_ones_those_with_an_end_to_tell(
+def test_open_rows_are_those_without_an_end_and_unpublished_ones_those_with_an_end_to_publish(
     scene: QueueScene, rows: RequestRows
 ) -> None:
-    queued, started, failed, untold, told = scene.queue("a", "b", "c", "d", "e")
+    queued, started, failed, unpublished, published = scene.queue("a", "b", "c", "d", "e")
     scene.rows.mark_started("p", started, "8#00", NOW)
     scene.rows.record("p", failed, "FAILED", NOW)
-    for at, name in enumerate((untold, told)):
+    for at, name in enumerate((unpublished, published)):
         scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW + at)
-    scene.endings.tell("p", [told])
+    scene.endings.publish("p", [published])
     assert sorted(rows.open("p").rows) == sorted([(queued, "QUEUED"), (started, "STARTED")])
-    assert rows.untold("p").rows == [(untold, "CANCELLED")]
+    assert rows.unpublished("p").rows == [(unpublished, "CANCELLED")]
 
 
 def test_the_queue_has_its_order_and_what_is_blocked(scene: QueueScene, rows: RequestRows) -> None:
@@ -197,9 +197,9 @@ def test_a_malformed_place_is_named_and_the_others_are_listed(
     assert names[0] in listed.malformed[0]
 
 
-def test_a_malformed_state_does_not_hide_the_other_ends_to_tell(scene: QueueScene, rows: RequestRows) -> None:
+def test_a_malformed_state_does_not_hide_the_other_ends_to_publish(scene: QueueScene, rows: RequestRows) -> None:
     names = scene.queue("a", "b")
     scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
     scene.aws.tables.put("requests", scene.row(names[0]) | {"state": {"S": "DONE"}})
-    untold = rows.untold("p")
-    assert (untold.rows, names[0] in untold.malformed[0]) == ([(names[1], "CANCELLED")], True)
+    unpublished = rows.unpublished("p")
+    assert (unpublished.rows, names[0] in unpublished.malformed[0]) == ([(names[1], "CANCELLED")], True)

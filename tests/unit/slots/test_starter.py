@@ -1,4 +1,4 @@
-"""The starter's batches: what is accepted, dispatched and told, and which messages must come again."""
+"""The starter's batches: what is accepted, dispatched and published, and which messages must come again."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_same_request_again_causes_no_dispatch(scene: StarterScene) -> None:
     assert (scene.notes.acceptances, scene.notes.dispatches) == ([SameAgain(name_of())], [])
 
 
-def test_what_is_no_request_is_dead_lettered_and_its_caller_told(scene: StarterScene) -> None:
+def test_what_is_no_request_is_dead_lettered_and_its_caller_published(scene: StarterScene) -> None:
     assert scene.receive("{", asked(arguments=1, task_token="token"), asked("c")) == []
     first, second = scene.aws.sent_to("dead.fifo")
     assert first["MessageBody"] == "{"
@@ -161,7 +161,7 @@ def test_a_message_that_could_not_be_dead_lettered_stays_with_the_rest(scene: St
     assert (scene.ran, scene.notes.refused) == (["a"], [])
 
 
-def test_a_request_that_is_too_large_is_rejected_and_told(scene: StarterScene) -> None:
+def test_a_request_that_is_too_large_is_rejected_and_published(scene: StarterScene) -> None:
     large = asked("large", task_token="token", arguments={"--text": "x" * MAX_BODY_BYTES})
     assert scene.receive(large, asked("a")) == []
     (rejected, _) = scene.notes.acceptances
@@ -171,14 +171,14 @@ def test_a_request_that_is_too_large_is_rejected_and_told(scene: StarterScene) -
     assert "open" not in scene.row(rejected.execution)
 
 
-def test_a_reused_id_is_rejected_and_its_own_caller_told(scene: StarterScene) -> None:
+def test_a_reused_id_is_rejected_and_its_own_caller_published(scene: StarterScene) -> None:
     scene.accept(Request("p", {"--day": "1"}, "a", task_token="one"), "another")
     scene.receive(asked("a", arguments={"--day": "2"}, task_token="one"))
     assert [answer["error"] for answer in scene.aws.answers] == ["RequestIdReused"]
     assert "task_token" in scene.row(name_of("a", token="one"))
 
 
-def test_a_request_that_skips_ends_in_the_dispatch_of_its_batch_and_is_told(scene: StarterScene) -> None:
+def test_a_request_that_skips_ends_in_the_dispatch_of_its_batch_and_is_published(scene: StarterScene) -> None:
     scene.hold({"p-x": running()})
     scene.receive(asked("a", when_busy="skip", task_token="token"))
     assert (scene.states, [answer["error"] for answer in scene.aws.answers]) == ({"a": "SKIPPED"}, ["Skipped"])
@@ -256,12 +256,12 @@ def test_a_dispatch_of_received_messages_is_short_and_a_ring_continues_it(scene:
     assert len(scene.ran) == 2 * MAX_STARTS + 1
 
 
-def test_an_end_that_could_not_be_told_does_not_bring_its_message_back(scene: StarterScene) -> None:
+def test_an_end_that_could_not_be_published_does_not_bring_its_message_back(scene: StarterScene) -> None:
     scene.hold({"p-x": running()})
     refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
     assert scene.receive(asked("a", when_busy="skip")) == []
     assert (scene.states, "open" in scene.row(name_of())) == ({"a": "SKIPPED"}, True)
-    assert scene.notes.failures == [("Could not tell that requests have ended", "ClientError")]
+    assert scene.notes.failures == [("Could not publish that requests have ended", "ClientError")]
 
 
 # DispatchQueue
@@ -298,7 +298,7 @@ def test_the_rings_of_a_failed_dispatch_come_again(scene: StarterScene) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_ends_that_an_operator_has_recorded_are_told_after_the_dispatch(fails: bool, scene: StarterScene) -> None:
+def test_ends_that_an_operator_has_recorded_are_published_after_the_dispatch(fails: bool, scene: StarterScene) -> None:
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
     scene.rows.leave("p", [Leaving(request.execution_name, "CANCELLED", "Cancelled", "why")], NOW)

@@ -1,6 +1,6 @@
 """Callers: tasks of other workflows that wait for the end of their request, and the answers that functions give them.
 
-The workflow answers the caller of its own request. Endings tells those whose request has ended without a start, the
+The workflow answers the caller of its own request. Endings answers those whose request has ended without a start, the
 janitor those whose workflow has closed without an answer (CallerAnswers). The request's row contains the caller's
 token. Step Functions accepts one answer for each task token; a later one is spent.
 

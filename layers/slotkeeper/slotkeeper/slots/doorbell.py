@@ -25,8 +25,8 @@ class Bell:
     Attributes:
         at: for a timed ring: when its dispatch begins, in seconds since the epoch.
         count: the number of dispatches that have rung for each other before it. Such a chain should be short.
-        ended: executions whose requests an operator has ended without a start. Their callers are told after the ring,
-            because operators may not answer callers.
+        ended: executions whose requests an operator has ended without a start. Their callers are answered after the
+            ring, because operators may not answer callers.
     """
 
     process: str

@@ -1,4 +1,4 @@
-"""Tells that a request has ended without a start: its caller is answered, and its completion event is published.
+"""Publishes that a request has ended without a start: its caller is answered, and its completion event is published.
 
 Then its row leaves the index `open`. Until then the janitor repeats it: an answer is given at least once, and Step
 Functions accepts one for each task token.
@@ -23,10 +23,10 @@ _ERRORS = {"SKIPPED": "Skipped", "TOO_LATE": "TooLate", "CANCELLED": "Cancelled"
 
 
 class Endings:
-    """Tells ends. Errors of DynamoDB pass through as ClientError or BotoCoreError.
+    """Publishes ends. Errors of DynamoDB pass through as ClientError or BotoCoreError.
 
     Args:
-        on_told: receives each row after it was told, and the outcome of the answer; None if no caller waited.
+        on_published: receives each row after it was published, and the outcome of the answer; None if no caller waited.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class Endings:
         table_name: str,
         callers: Callable[[], Callers],
         events: RequestEvents,
-        on_told: Callable[[RequestRow, AnswerOutcome | None], object] = lambda *_: None,
+        on_published: Callable[[RequestRow, AnswerOutcome | None], object] = lambda *_: None,
     ) -> None:
         self._table = Table(dynamodb, table_name, "process_name", "execution")
-        self._callers, self._events, self._on_told = callers, events, on_told
+        self._callers, self._events, self._on_published = callers, events, on_published
 
-    def tell(self, process: str, executions: Iterable[str]) -> list[str]:
-        """Tell the ends of these requests, if they are not told; return those that must be told again.
+    def publish(self, process: str, executions: Iterable[str]) -> list[str]:
+        """Publish the ends of these requests, if they are not published; return those that must be published again.
 
-        A caller that has an answer, or is gone, is told. Raises MalformedRequestRow.
+        A caller that has an answer, or is gone, counts as answered. Raises MalformedRequestRow.
         """
-        return [execution for execution in executions if not self._tell(process, execution)]
+        return [execution for execution in executions if not self._publish(process, execution)]
 
-    def _tell(self, process: str, execution: str) -> bool:
+    def _publish(self, process: str, execution: str) -> bool:
         item = self._table.read((process, execution))
         row = read_row(item) if item else None
         if row is None or row.state not in ENDED_WITHOUT_START or row.open is None:
@@ -61,7 +61,7 @@ class Endings:
         self._events.ended(row)
         # The token is spent.
         self._table.update((process, execution), "REMOVE #open, task_token", "attribute_exists(execution)", None, _OPEN)
-        self._on_told(row, given)
+        self._on_published(row, given)
         return True
 
 

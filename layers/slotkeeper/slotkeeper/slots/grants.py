@@ -47,6 +47,9 @@ STILL_RESERVED = "holders.#n{0}.#state = :reserved AND {1}"
 OF_WEIGHT = "holders.#n{0}.weight = :w{0}"
 OF_WEIGHT_ONE = "(attribute_not_exists(holders.#n{0}.weight) OR holders.#n{0}.weight = :w{0})"
 
+# Of what takes reservations back. Each refusal means that another write came between.
+MAX_TRIES = 20
+
 EXPIRE_UPDATE = "SET slots_in_use = slots_in_use - if_not_exists(holders.#n.weight, :one) REMOVE holders.#n"
 EXPIRE_CONDITION = "holders.#n.#until = :until"
 
@@ -150,7 +153,9 @@ class Grants:
 
     def _remove(self, update: str, process: str, reserved: Mapping[str, int]) -> Removed:
         left = dict(reserved)
-        while left:
+        for _ in range(MAX_TRIES):
+            if not left:
+                return Removed({})
             values: Item = {":weight": number(sum(left.values())), ":reserved": {"S": "RESERVED"}}
             if ":one" in update:
                 values[":one"] = number(1)
@@ -168,11 +173,9 @@ class Grants:
             now = self._current(process, write)
             holders = now.holders if now else {}
             reserved_now = {name: each.weight for name, each in holders.items() if each.state == "RESERVED"}
-            kept = {name: weight for name, weight in left.items() if reserved_now.get(name) == weight}
-            if kept == left:  # it was granted again in between
-                continue
-            left = kept
-        return Removed(left)
+            # All of them, if they were granted again in between.
+            left = {name: weight for name, weight in left.items() if reserved_now.get(name) == weight}
+        raise TimeoutError(f"reservations of process {process!r} changed during {MAX_TRIES} writes in a row")
 
     def expire(self, seen: Process, lease: str) -> bool:
         """Remove a lease that has expired; False if it was released, extended or removed meanwhile."""

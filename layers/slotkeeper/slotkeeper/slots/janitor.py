@@ -1,11 +1,11 @@
-"""A run of the janitor: repair counters, remove expired leases, tell ends, settle requests, dispatch every process that
-has a queue, and free the slots of dead holders.
+"""A run of the janitor: repair counters, remove expired leases, publish ends, settle requests, dispatch every process
+that has a queue, and free the slots of dead holders.
 
-Each part needs more services than the part before: telling needs DynamoDB and the callers, a settlement and a dispatch
-also Step Functions, and freeing a slot also Glue or the state machines that run in slots. So a failing or slow service
-does not affect the parts before it. Each part stops when the run's time has ended. Threads would not help: the quotas
-bind first. dead_holders.py has the proof that a holder is dead, and the order of the checks. RunLease allows one run at
-a time.
+Each part needs more services than the part before: publishing needs DynamoDB and the callers, a settlement and a
+dispatch also Step Functions, and freeing a slot also Glue or the state machines that run in slots. So a failing or slow
+service does not affect the parts before it. Each part stops when the run's time has ended. Threads would not help: the
+quotas bind first. dead_holders.py has the proof that a holder is dead, and the order of the checks. RunLease allows one
+run at a time.
 
 While every sender of a doorbell works, its dispatches find nothing to start. Without doorbells they run the system.
 """
@@ -47,8 +47,8 @@ RUN_SECONDS = 50
 SETTLE_SECONDS = 15
 # For removing expired leases, so that many of them do not delay the other work.
 _LEASE_SECONDS = 10
-# For telling ends, of which each may take the timeouts of a call.
-_TELL_SECONDS = 10
+# For publishing ends, of which each may take the timeouts of a call.
+_PUBLISH_SECONDS = 10
 # For which a request could start, and no dispatch has started it. A doorbell is heard within a second.
 OVERDUE_SECONDS = 5
 # The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
@@ -59,7 +59,7 @@ Shuffle = Callable[[list[Any]], None]
 
 @dataclass
 class Janitor:
-    """Repairs, tells, settles, dispatches and frees slots for all processes.
+    """Repairs, publishes, settles, dispatches and frees slots for all processes.
 
     Args:
         tools: for dispatches.
@@ -108,7 +108,7 @@ class Janitor:
         self._repair(processes, report)
         expired = self._remove_leases(processes, report, min(until, self.clock() + _LEASE_SECONDS))
         self._ring(expired, report)
-        self._tell_ends(processes, report, min(until, self.clock() + _TELL_SECONDS))
+        self._publish_ends(processes, report, min(until, self.clock() + _PUBLISH_SECONDS))
         looked_at = self.clock()
         queued = self._look(processes, report, until)
         holders = {name: holder for process in processes for name, holder in process.holders.items()}
@@ -180,25 +180,25 @@ class Janitor:
                     break
         return [process for process, _, _ in expired]
 
-    def _tell_ends(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Tell the ends that the function which recorded them has not told, because it died or its call failed."""
-        untold = 0
+    def _publish_ends(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Publish the ends that a function has recorded which then died, or whose next call failed."""
+        unpublished = 0
         for process in self._in_random_order(processes):
             if self.clock() >= until:
                 break
             listed = Listed[tuple[str, State]]()
-            with report.guard("Could not read which ends must be told", process_name=process.name):
-                listed = self.rows.untold(process.name)
+            with report.guard("Could not read which ends must be published", process_name=process.name):
+                listed = self.rows.unpublished(process.name)
             for reason in listed.malformed:
                 report.note("MalformedRequests", "The row of an ended request is malformed", reason=reason)
             for execution, _ in listed.rows:
                 if self.clock() >= until:
                     break
-                is_told = False
-                with report.guard("Could not tell that a request has ended", execution=execution):
-                    is_told = not self.endings.tell(process.name, [execution])
-                untold += not is_told
-        report.counts["RequestsUntold"] = untold  # also 0, which ends the alarm
+                is_published = False
+                with report.guard("Could not publish that a request has ended", execution=execution):
+                    is_published = not self.endings.publish(process.name, [execution])
+                unpublished += not is_published
+        report.counts["RequestsUnpublished"] = unpublished  # also 0, which ends the alarm
 
     def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:
         """Return process -> the requests that could start now, for each process that must be dispatched."""
@@ -266,8 +266,8 @@ class Janitor:
             for execution in startable & done.started.keys():
                 message = "Started a request for which no doorbell was heard"
                 report.note("StartsOverdue", message, process_name=process, execution=execution)
-            with report.guard("Could not tell that requests have ended", process_name=process):
-                self.endings.tell(process, [leaving.execution for leaving in done.left])
+            with report.guard("Could not publish that requests have ended", process_name=process):
+                self.endings.publish(process, [leaving.execution for leaving in done.left])
 
     def _in_random_order(self, processes: Sequence[Process]) -> list[Process]:
         shuffled = list(processes)

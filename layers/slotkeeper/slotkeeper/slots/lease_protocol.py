@@ -71,7 +71,8 @@ EXTEND_UPDATE = "SET holders.#me.#until = :until"
 # 2. The first call arrives. The holder relies on the later end, and another caller would remove the lease before it.
 ONLY_LATER = "holders.#me.#until < :until"
 
-# Writes of one attempt to take a slot, and expired leases that it removes. Another attempt follows for those who wait.
+# Writes of one attempt to take a slot, and expired leases that it removes. Another attempt follows for a caller that
+# waits.
 MAX_TRIES = 20
 
 logger = logging.getLogger(__name__)

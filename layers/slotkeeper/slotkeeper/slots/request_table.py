@@ -17,7 +17,7 @@
     place          S, while it is queued and its start is not marked: its place in the queue
     placed         S: the place that it has or had
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
-    open           N, until it has ended and its end was told: when it was accepted; below 0 once it has ended
+    open           N, until it has ended and its end was published: when it was accepted; below 0 once it has ended
     granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant; empty
                    if the starter that granted it has died
     put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
@@ -27,7 +27,7 @@
     expires        N, once it has ended: when DynamoDB deletes the row
 
 Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
-`open` what has not ended, or whose end was not told. Reads of them are consistent (DynamoDB guide, "Local
+`open` what has not ended, or whose end was not published. Reads of them are consistent (DynamoDB guide, "Local
 secondary indexes").
 
 A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
@@ -91,9 +91,9 @@ RECORD_UPDATE: Mapping[Outcome, str] = {
         "REMOVE place, deadline, #open"
     ),
 }
-# `open` below 0: its end must be told, which one query finds.
+# `open` below 0: its end must be published, which one query finds.
 END_UPDATE = (
-    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires, #open = :untold "
+    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires, #open = :unpublished "
     "REMOVE place, deadline"
 )
 LEAVE_PROCESS_UPDATE = "SET grants = grants + :one"
@@ -327,7 +327,7 @@ class RequestTable:
             ":queued": {"S": "QUEUED"},
             ":end": {"S": leaving.end},
             ":now": number(now),
-            ":untold": number(-now),
+            ":unpublished": number(-now),
             ":code": {"S": leaving.code},
             ":reason": {"S": leaving.reason},
             ":expires": number(int(now) + RETENTION_SECONDS),

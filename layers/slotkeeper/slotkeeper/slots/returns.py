@@ -6,7 +6,7 @@ REDRIVEN   it has failed, or ended without a start, and an operator wants it to 
            if it was sent now.
 
 A caller whose request has ended has its answer, or receives it. So the next attempt has no caller: its workflow would
-find that none waits, and start nothing. Only a caller that was not told yet waits for the next attempt.
+find that none waits, and start nothing. Only a caller without an answer waits for the next attempt.
 """
 
 from __future__ import annotations

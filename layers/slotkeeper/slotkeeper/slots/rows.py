@@ -175,8 +175,8 @@ class RequestRows:
         """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""
         return self._open(process, "> :zero", max_pages)
 
-    def untold(self, process: str, max_pages: int = 1) -> Listed[tuple[str, State]]:
-        """The executions of a process that have ended without a start, and whose end must still be told."""
+    def unpublished(self, process: str, max_pages: int = 1) -> Listed[tuple[str, State]]:
+        """The executions of a process that have ended without a start, and whose end must still be published."""
         return self._open(process, "< :zero", max_pages)
 
     def _open(self, process: str, compared: str, max_pages: int) -> Listed[tuple[str, State]]:

@@ -94,7 +94,7 @@ class Starter:
                 may_leave = request.when_busy == "skip" or bool(request.start_before)
                 leavers[request.process] = leavers.get(request.process, False) or may_leave
         for process, executions in ended.items():
-            self._tell(process, executions)
+            self._publish(process, executions)
         unrung = [process for process in accepted if not self._dispatch_received(process, leavers[process])]
         return [delivery.message_id for delivery in left] + [each for name in unrung for each in accepted[name]]
 
@@ -147,7 +147,7 @@ class Starter:
         for message_id, body in messages:
             try:
                 bell = parse_bell(body)
-            except ValueError as error:  # sent by somebody else; it will never be one
+            except ValueError as error:  # of another sender; it will never be one
                 self.observer.failed("Deleted a message that is no doorbell", error)
                 continue
             self.observer.rang(bell)
@@ -160,7 +160,7 @@ class Starter:
             bell = Bell(key[1], latest, max(each.count for each in rung))
             if self._dispatch(self.tools, bell) is not None:
                 again += ids[key]
-            self._tell(bell.process, dict.fromkeys(name for each in rung for name in each.ended))
+            self._publish(bell.process, dict.fromkeys(name for each in rung for name in each.ended))
         return again
 
     def _dispatch(self, tools: Tools, bell: Bell, *, leavers: bool = False) -> DispatchFailed | None:
@@ -176,12 +176,12 @@ class Starter:
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self.observer.failed("A dispatch has failed; it is repeated", cause, process=bell.process)
         self.observer.dispatched(bell.process, report)
-        self._tell(bell.process, [leaving.execution for leaving in report.left])
+        self._publish(bell.process, [leaving.execution for leaving in report.left])
         return failure
 
-    def _tell(self, process: str, executions: Iterable[str]) -> None:
-        """Tell ends. The janitor repeats what fails."""
+    def _publish(self, process: str, executions: Iterable[str]) -> None:
+        """Publish ends. The janitor repeats what fails."""
         try:
-            self.endings.tell(process, executions)
+            self.endings.publish(process, executions)
         except Exception as error:
-            self.observer.failed("Could not tell that requests have ended", error, process=process)
+            self.observer.failed("Could not publish that requests have ended", error, process=process)

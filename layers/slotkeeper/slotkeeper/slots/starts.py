@@ -125,7 +125,7 @@ class Starts:
 # Calls at the same time.
 AT_THE_SAME_TIME = 8
 # Seconds after a grant in which its requests are started. A call takes at most five, so a reservation
-# that is older than AGE_SECONDS is not being started by anybody, however long the invocation of its grant may last.
+# that is older than AGE_SECONDS is not being started any more, however long the invocation of its grant may last.
 LATEST_START_SECONDS = 25
 AGE_SECONDS = 32
 

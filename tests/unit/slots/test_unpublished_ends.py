@@ -1,4 +1,4 @@
-"""Callers are told that a request ended without a start, and its event is published, until both have succeeded."""
+"""Callers are answered that a request ended without a start, and its event is published, until both have succeeded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ended(scene: QueueScene, end: End = "CANCELLED", code: str = "Cancelled", re
 def test_an_end_is_answered_and_published_once(end: End, code: str, error: str, scene: QueueScene) -> None:
     ended(scene, end, code)
 
-    assert [scene.endings.tell("p", [NAME]) for _ in range(2)] == [[], []]
+    assert [scene.endings.publish("p", [NAME]) for _ in range(2)] == [[], []]
 
     assert scene.aws.answers == [{"taskToken": "token", "error": error, "cause": "this is why"}]
     (event,) = scene.aws.events
@@ -56,23 +56,23 @@ def test_an_end_is_answered_and_published_once(end: End, code: str, error: str, 
     assert detail["status"] == ("SKIPPED" if end == "SKIPPED" else "DEAD_LETTERED")
     # The token is spent.
     assert not scene.row(NAME).keys() & {"open", "task_token"}
-    assert [(row.execution, answered) for row, answered in scene.told] == [(NAME, AnswerOutcome.GIVEN)]
+    assert [(row.execution, answered) for row, answered in scene.published] == [(NAME, AnswerOutcome.GIVEN)]
 
 
 def test_an_end_without_a_caller_is_only_published(scene: QueueScene) -> None:
     name = ended(scene, request=Request("p", {}, "a"))
-    assert scene.endings.tell("p", [name]) == []
+    assert scene.endings.publish("p", [name]) == []
     assert (scene.aws.answers, len(scene.aws.events)) == ([], 1)
-    assert [answered for _, answered in scene.told] == [None]
+    assert [answered for _, answered in scene.published] == [None]
 
 
 @pytest.mark.parametrize("state", ["QUEUED", "STARTED", "SUCCEEDED", "FAILED", "RETURNED", "REDRIVEN"])
-def test_a_request_with_another_end_or_none_is_not_told(state: State, scene: QueueScene) -> None:
+def test_a_request_with_another_end_or_none_is_not_published(state: State, scene: QueueScene) -> None:
     """A message of DispatchQueue may name any execution."""
     scene.accept(WAITED_FOR)
     scene.end(NAME, state)
     before = scene.row(NAME)
-    assert scene.endings.tell("p", [NAME, "p-none"]) == []
+    assert scene.endings.publish("p", [NAME, "p-none"]) == []
     assert (scene.aws.answers, scene.aws.events, scene.row(NAME)) == ([], [], before)
     assert state not in ENDED_WITHOUT_START
 
@@ -83,30 +83,30 @@ def test_a_request_with_another_end_or_none_is_not_told(state: State, scene: Que
 def test_an_answer_that_never_succeeds_is_not_repeated(code: str, outcome: AnswerOutcome, scene: QueueScene) -> None:
     ended(scene)
     refuse(scene.stepfunctions, "SendTaskFailure", code)
-    assert scene.endings.tell("p", [NAME]) == []
-    assert [answered for _, answered in scene.told] == [outcome]
+    assert scene.endings.publish("p", [NAME]) == []
+    assert [answered for _, answered in scene.published] == [outcome]
     assert (len(scene.aws.events), "open" in scene.row(NAME)) == (1, False)
 
 
-def test_what_could_not_be_answered_is_told_again_and_the_rest_is_told(scene: QueueScene) -> None:
+def test_what_could_not_be_answered_is_published_again_and_the_rest_is_published(scene: QueueScene) -> None:
     other = ended(scene, request=Request("p", {}, "b"))
     ended(scene)
     refuse(scene.stepfunctions, "SendTaskFailure", "ThrottlingException")
-    assert scene.endings.tell("p", [NAME, other]) == [NAME]
+    assert scene.endings.publish("p", [NAME, other]) == [NAME]
     assert ("open" in scene.row(NAME), "open" in scene.row(other)) == (True, False)
-    assert [row.execution for row, _ in scene.told] == [other]
-    assert scene.endings.tell("p", [NAME]) == []
+    assert [row.execution for row, _ in scene.published] == [other]
+    assert scene.endings.publish("p", [NAME]) == []
     assert len(scene.aws.answers) == 1
 
 
-def test_until_the_row_notes_it_an_end_is_told_again(scene: QueueScene) -> None:
+def test_until_the_row_notes_it_an_end_is_published_again(scene: QueueScene) -> None:
     """An answer and an event are given at least once: consumers drop an event that they know."""
     ended(scene)
     refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
     with pytest.raises(ClientError):
-        scene.endings.tell("p", [NAME])
-    assert scene.told == []
-    assert scene.endings.tell("p", [NAME]) == []
+        scene.endings.publish("p", [NAME])
+    assert scene.published == []
+    assert scene.endings.publish("p", [NAME]) == []
     assert len(scene.aws.answers) == 2
     first, second = (json.loads(event["Detail"])["deduplication_id"] for event in scene.aws.events)
     assert first == second
@@ -116,4 +116,4 @@ def test_a_malformed_row_raises(scene: QueueScene) -> None:
     ended(scene)
     scene.aws.tables.put("requests", scene.row(NAME) | {"attempt": {"S": "1"}})
     with pytest.raises(MalformedRequestRow, match="attempt must be"):
-        scene.endings.tell("p", [NAME])
+        scene.endings.publish("p", [NAME])
