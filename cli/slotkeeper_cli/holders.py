@@ -11,7 +11,7 @@ from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import kind_of
 from slotkeeper.slots.work import ENDED_STATES
-from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
+from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import ShownWork, target_in
@@ -111,13 +111,6 @@ def estimate(
     runs = 2 if work is None or work["state"] in _ENDED else 3
     grace, period = grace_seconds(parameters), int(rate[1]) * _UNITS[rate[2]]
     return SlotRelease(ended_at + grace + settle_seconds + runs * period, usual, noun)
-
-
-def release_of(details: Mapping[str, Any]) -> SlotRelease:
-    """The estimate that `SlotRelease.as_dict` has written."""
-    by = details["slot_free_by"]
-    noun = kind_of(details.get("target", "")).work_noun
-    return SlotRelease(by and seconds(by), details["slot_usually_free_after_seconds"], noun)
 
 
 def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float) -> dict[str, Any]:

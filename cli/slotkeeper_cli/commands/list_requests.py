@@ -94,6 +94,9 @@ class Listing:
         queue = read_queue(self._control.rows, process, self._now) if process and ListedState.QUEUED in wanted else None
         queued = self._queued(queue, limit) if queue else []
         started = self._started() if ListedState.STARTED in wanted else []
+        # What has started since the queue was read.
+        running = {each["execution"] for each in started}
+        queued = [each for each in queued if each["execution"] not in running]
         ended, is_cut = self._ended(wanted - _OPEN, limit if states else LAST_ENDED)
         if process is None and not (started or ended):
             raise self._control.not_found(self._name)
@@ -127,6 +130,9 @@ class Listing:
 
     def _started(self) -> list[dict[str, Any]]:
         listed = self._control.rows.open(self._name)
+        if listed.is_cut:
+            why = f"{self._name} has more than {len(listed.rows):,} open requests: some that run may be missing"
+            self._search.note_unread("RequestTable", why)
         names = [execution for execution, state in listed.rows if state == "STARTED"]
         search = self._control.row_search
         read = in_parallel(lambda name: search.attempt(self._name, name), names)
