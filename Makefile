@@ -115,7 +115,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
-	@echo "  make bench ONLY=slot-cycle SMALL=yes LIST=yes   a small run only shows that it works"
+	@echo "  make bench ONLY=tables SMALL=yes LIST=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   shows its cost and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   your own message, unchanged"
