@@ -24,27 +24,32 @@ def no_events(stack: DeployedStack) -> Iterator[None]:
         events.enable_rule(Name=rule)
 
 
-# One for each place of the request and the run. The simulation aborts before and after each call.
+# One for each place of the request and the run, with the state that its row ends in, and whether it is kept. The
+# simulation aborts before and after each call.
 STEPS = [
-    ("ConfirmSlot", "abort_before", "succeed"),
-    ("RunGlueJob", "abort_after", "succeed"),
-    ("RecordOutcome", "abort_before", "succeed"),
-    ("ReleaseSlot", "abort_after", "succeed"),
-    ("KeepRequest", "abort_before", "fail"),
+    ("ConfirmSlot", "abort_before", "succeed", "FAILED", True),
+    ("RunGlueJob", "abort_after", "succeed", "SUCCEEDED", False),
+    ("RecordOutcome", "abort_before", "succeed", "SUCCEEDED", False),
+    ("ReleaseSlot", "abort_after", "succeed", "SUCCEEDED", True),  # no holder shows what has run
+    ("KeepRequest", "abort_before", "fail", "FAILED", True),
 ]
 
 
-@pytest.mark.parametrize(("state", "action", "how"), STEPS)
+@pytest.mark.parametrize(("state", "action", "how", "end", "is_kept"), STEPS)
 def test_f16_a_workflow_aborted_at_a_step_loses_neither_its_slot_nor_its_request(
-    stack: DeployedStack, state: str, action: str, how: str
+    stack: DeployedStack, state: str, action: str, how: str, end: str, is_kept: bool
 ) -> None:
     process = stack.process(limit=1)
     stack.faults.add(state, action)
     name = stack.send(process, "r1")
     stack.end(process, "r1", how=how)
     stack.wait_for_status(name, "ABORTED")
-    stack.run_janitor_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
-    assert {kept["execution_name"] for kept in stack.kept(process)} == {name}
+
+    def settled() -> bool:
+        return stack.row(process, name).state == end and not stack.holders(process)
+
+    stack.run_janitor_until(lambda: settled() and bool(stack.kept(process)) is is_kept, "request and slot")
+    assert {kept["execution_name"] for kept in stack.kept(process)} == ({name} if is_kept else set())
     assert stack.alive(process) == 0
     assert stack.item(process).slots_in_use == 0
 
