@@ -12,13 +12,13 @@ from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, Report
-from slotkeeper.slots.doorbell import Bell, parse_bell
+from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.intake import Acceptance, Accepted, ReceivedAgain, Rejected, SameAgain
 from slotkeeper.slots.plan import MAX_STARTS
 from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
 from slotkeeper.slots.request_table import Leaving
-from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter
+from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter, parse_bell
 from tests.support.boundary import before_write, lose_answer, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import AGE, QueueScene, leased, running

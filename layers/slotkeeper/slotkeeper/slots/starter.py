@@ -5,6 +5,7 @@ An invocation has a batch of one of the two queues, and returns the messages tha
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Report, Tools, dispatch
-from slotkeeper.slots.doorbell import Bell, parse_bell
+from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.intake import Acceptance, Accepted, ReceivedAgain, Rejected, accept
 from slotkeeper.slots.process import MalformedProcess
@@ -185,3 +186,18 @@ class Starter:
             self.endings.publish(process, executions)
         except Exception as error:
             self.observer.failed("Could not publish that requests have ended", error, process=process)
+
+
+def parse_bell(body: str) -> Bell:
+    """Parse the body of a message. Raises ValueError: what it is, and what was expected."""
+    try:
+        fields = json.loads(body)
+        at = fields.get("at")
+        return Bell(
+            str(fields["process"]),
+            None if at is None else float(at),
+            int(fields.get("count", 0)),
+            tuple(map(str, fields.get("ended", ()))),
+        )
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise ValueError(f'must be {{"process": NAME}}, got {body[:200]!r}') from error
