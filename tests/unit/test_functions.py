@@ -17,6 +17,7 @@ from slotkeeper.settings import (
 )
 from slotkeeper.slots.janitor import RunLease
 from tests.support.boundary import refuse
+from tests.support.function_environment import OF_SLOTS
 from tests.unit.conftest import CONTEXT, NOW, Account, Load
 
 
@@ -265,7 +266,13 @@ def test_deleting_the_stack_leaves_the_process(account: Account, registrar: Regi
 
 
 @pytest.mark.parametrize("settings", [StarterSettings, JanitorSettings])
-def test_a_missing_setting_is_named(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLOT_TABLE_NAME", raising=False)
-    with pytest.raises(MissingSetting, match="SLOT_TABLE_NAME"):
+@pytest.mark.parametrize("name", ["SLOT_TABLE_NAME", "REQUEST_TABLE_NAME", "DISPATCH_QUEUE_URL", "WORKFLOW_ARN"])
+def test_a_missing_setting_is_named(
+    name: str, settings: Any, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in (OF_SLOTS | account.environment).items():
+        monkeypatch.setenv(variable, value)
+    load_settings(settings)
+    monkeypatch.delenv(name)
+    with pytest.raises(MissingSetting, match=f"lacks {name}"):
         load_settings(settings)

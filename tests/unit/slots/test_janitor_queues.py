@@ -17,6 +17,7 @@ from slotkeeper.slots.run_report import QueueLength
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased
 
 MANY = 30
@@ -306,7 +307,24 @@ def test_removing_leases_leaves_a_run_time_for_its_other_work(account: Account) 
     assert account.executions() == [execution_name("q", "a", 1)]
 
 
-# Rings and time
+# Order, rings and time
+
+
+def test_a_run_tells_settles_dispatches_and_frees_in_this_order(aborted: JanitorScene) -> None:
+    """Each part needs more services than the part before it, whose failure must not affect that."""
+    account = aborted.account
+    account.processes.set_limit("p", 3)
+    lost = account.queue("lost")
+    account.dispatch()
+    account.free(lost)
+    account.finish(lost)
+    account.queue("starts")
+    _end(account, "told")
+    made = Calls(account.stepfunctions, account.sqs).made
+    account.glue.meta.events.register("provide-client-params.glue", lambda model, **_: made.append(model.name))
+    account.run_at(NOW + GRACE + 1)
+    parts = ["SendTaskFailure", "SendMessage", "StartExecution", "GetJobRuns"]
+    assert [name for name in dict.fromkeys(made) if name in parts] == parts
 
 
 def test_a_ring_that_fails_is_reported_and_the_others_follow(account: Account) -> None:
