@@ -238,7 +238,7 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
 
 
 @dataclass(frozen=True)
-class Run:
+class Followed:
     """A request and the row of its last attempt; None if it has none yet.
 
     Attributes:
@@ -285,12 +285,12 @@ class Run:
         return shown | {"code": (self.row.code if self.row else "") or None, "reason": self.reason or None}
 
 
-def read_runs(rows: RowSearch, runs: Sequence[Run]) -> list[Run]:
+def read_runs(rows: RowSearch, runs: Sequence[Followed]) -> list[Followed]:
     """Read the rows of requests, of the last attempt of each."""
     return in_parallel(lambda run: _last_attempt(rows, run), runs)
 
 
-def _last_attempt(rows: RowSearch, run: Run) -> Run:
+def _last_attempt(rows: RowSearch, run: Followed) -> Followed:
     """The run with the row of its last attempt.
 
     An attempt that ended without a start is the last one only if this message has brought it: a message of the same id

@@ -30,7 +30,7 @@ STEPS = [
     ("ConfirmSlot", "abort_before", "succeed", "FAILED", True),
     ("RunGlueJob", "abort_after", "succeed", "SUCCEEDED", False),
     ("RecordOutcome", "abort_before", "succeed", "SUCCEEDED", False),
-    ("ReleaseSlot", "abort_after", "succeed", "SUCCEEDED", True),  # no holder shows what has run
+    ("ReleaseSlot", "abort_after", "succeed", "SUCCEEDED", False),
     ("KeepRequest", "abort_before", "fail", "FAILED", True),
 ]
 

@@ -136,6 +136,7 @@ class Account:
             clock=lambda: self.now,
             answers=CallerAnswers(callers, self.workflow, self.children, self._token_of),
             requests=self.requests,
+            rows=self.rows,
             requeues=self.requeues,
             doorbell=self.doorbell,
         )

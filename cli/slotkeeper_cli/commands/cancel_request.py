@@ -60,7 +60,7 @@ def cancel(
     control = SlotControl(context.stack)
     if every and process:
         period = period_seconds(older_than) if older_than else None
-        plan = Plan(queued=_filtered(control, process, priority, period))
+        plan = ToCancel(queued=_filtered(control, process, priority, period))
         if not plan.queued:
             raise NotFound(f"no such request of {process} is queued. Nothing was changed.")
     else:
@@ -85,7 +85,7 @@ def cancel(
     _raise_for_outcome(report, len(plan.queued), bool(stopped) or dry_run)
 
 
-class Running(NamedTuple):
+class RunningRequest(NamedTuple):
     """A request that runs."""
 
     chosen: Chosen
@@ -95,11 +95,11 @@ class Running(NamedTuple):
 
 
 @dataclass
-class Plan:
+class ToCancel:
     """What the command does after the question: to cancel, to stop, and what is left, with the reason."""
 
     queued: list[Chosen] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningRequest] = field(default_factory=list)
     left: list[tuple[Chosen, str]] = field(default_factory=list)
 
     @property
@@ -140,7 +140,7 @@ def _filtered(control: SlotControl, process: str, priority: str | None, period: 
     ]
 
 
-def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], only: str | None, stop: bool) -> Plan:
+def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], only: str | None, stop: bool) -> ToCancel:
     """Find the requests with these ids. Raises NotFound and CommandRefused, before anything is changed."""
     known, malformed = control.read_all()
     for text in repair_texts(malformed):
@@ -149,7 +149,7 @@ def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], on
     names = [*processes, *(error.process for error in malformed)]
     if only and only not in names:
         raise control.not_found(only)
-    finder, plan = RequestFinder(control), Plan()
+    finder, plan = RequestFinder(control), ToCancel()
     for given in dict.fromkeys(ids):
         one = _only(finder, finder.find(given, names, only), given)
         row = one.last
@@ -185,7 +185,7 @@ def _only(finder: RequestFinder, found: Sequence[FoundRequest], given: str) -> F
 def _plan_stop(
     context: CommandContext,
     control: SlotControl,
-    plan: Plan,
+    plan: ToCancel,
     chosen: Chosen,
     process: Process | None,
     one: FoundRequest,
@@ -204,10 +204,10 @@ def _plan_stop(
     elif not stop:
         plan.left.append((chosen, f"it has run since {iso(run.holder.since)}: give --stop to stop it"))
     else:
-        plan.running.append(Running(chosen, process, run, run.holder.since))
+        plan.running.append(RunningRequest(chosen, process, run, run.holder.since))
 
 
-def _stop(context: CommandContext, each: Running) -> dict[str, Any]:
+def _stop(context: CommandContext, each: RunningRequest) -> dict[str, Any]:
     """Stop an execution; return it as JSON shows it."""
     target, work = each.run.target, each.run.work
     names = each.chosen.as_dict()
@@ -222,7 +222,7 @@ def _stop(context: CommandContext, each: Running) -> dict[str, Any]:
     return {**names, "target": target, **release.as_dict(), "text": release.text(time.time())}
 
 
-def _cancel(context: CommandContext, control: SlotControl, plan: Plan) -> CancelReport:
+def _cancel(context: CommandContext, control: SlotControl, plan: ToCancel) -> CancelReport:
     with context.out.progress() as progress:
         task = progress.add_task("cancelled", total=len(plan.queued))
         cancelling = Cancelling(control, context.stack.caller, lambda done: progress.update(task, completed=done))
@@ -240,7 +240,7 @@ def _cancel(context: CommandContext, control: SlotControl, plan: Plan) -> Cancel
     return report
 
 
-def _lines(data: dict[str, Any], plan: Plan) -> Iterator[str]:
+def _lines(data: dict[str, Any], plan: ToCancel) -> Iterator[str]:
     verb = "would be cancelled" if data["dry_run"] else "cancelled"
     shown = data["cancelled"][: None if len(plan.queued) <= MAX_NAMED else 0]
     for one in shown:

@@ -17,7 +17,7 @@ from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MalformedProcess, Process
 from slotkeeper.slots.processes import check_settings
-from slotkeeper.slots.rate import Rate, parse_rate
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
@@ -27,6 +27,7 @@ from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.output import table
 from slotkeeper_cli.process_queue import label, read_queue
+from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import (

@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import find_faults
-from slotkeeper.slots.rate import parse_rate
 from slotkeeper.slots.request import hide_fields
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import audit, read_audit
@@ -23,6 +22,7 @@ from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import count, one_line
 from slotkeeper_cli.item_repair import SETTINGS, Keys, RepairPlan, Sources, Stated, Value, plan_repair, value_at
+from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.requests import HIDDEN, hide_tokens
 from slotkeeper_cli.slot_control import SlotControl, confirmed_target
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel

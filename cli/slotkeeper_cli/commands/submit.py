@@ -25,8 +25,8 @@ from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.slot_control import SlotControl, add_command, no_process, repair_texts
 from slotkeeper_cli.submission import (
     BATCH,
+    Followed,
     NumberedRequest,
-    Run,
     SendResult,
     deadline_of,
     fields_of,
@@ -132,7 +132,7 @@ def submit(
     sent = _send(context, requests)
     refused = [one for one in sent if one.error]
     runs = before | {
-        one.request.execution_name: Run(one.request, message_id=one.message_id) for one in sent if not one.error
+        one.request.execution_name: Followed(one.request, message_id=one.message_id) for one in sent if not one.error
     }
     if wait:
         runs = _wait(context, runs, timeout * 60)
@@ -149,7 +149,7 @@ def submit(
     _raise_for_outcome(list(runs.values()), wait, timeout * 60)
 
 
-def _shown(one: SendResult, run: Run | None) -> dict[str, Any]:
+def _shown(one: SendResult, run: Followed | None) -> dict[str, Any]:
     return one.as_dict() | ({} if run is None else {"execution": run.request.execution_name, **run.as_dict()})
 
 
@@ -210,7 +210,7 @@ def _warn_of_weight(context: CommandContext, process: Process, requests: list[Re
         )
 
 
-def _sent_before(context: CommandContext, lines: list[NumberedRequest], named: bool) -> dict[str, Run]:
+def _sent_before(context: CommandContext, lines: list[NumberedRequest], named: bool) -> dict[str, Followed]:
     """The requests that were sent before, and do not run again, by the name of the first attempt.
 
     One that ended without a start is not among them: it runs, if it is sent again.
@@ -228,7 +228,7 @@ def _sent_before(context: CommandContext, lines: list[NumberedRequest], named: b
             "RequestIdReused."
         )
         return {}
-    runs = read_runs(SlotControl(context.stack).row_search, [Run(line.request) for line in lines])
+    runs = read_runs(SlotControl(context.stack).row_search, [Followed(line.request) for line in lines])
     reused = [
         f"line {line.number}: " * named + f"request {line.request.request_id} of {line.request.process} ({run.state})"
         for line, run in zip(lines, runs, strict=True)
@@ -260,7 +260,7 @@ def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
     return sent
 
 
-def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> dict[str, Run]:
+def _wait(context: CommandContext, runs: Mapping[str, Followed], seconds: float) -> dict[str, Followed]:
     """Wait until the requests have ended, or the time has passed; return them as last read."""
     rows = SlotControl(context.stack).row_search
     until = time.monotonic() + seconds
@@ -282,7 +282,7 @@ def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> d
             time.sleep(min(max(_POLL_SECONDS, still_open / 100), left))
 
 
-def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
+def _raise_for_outcome(runs: list[Followed], wait: bool, seconds: float) -> None:
     texts = []
     for what, of in _failures(runs):
         texts.append(f"{len(of)} of {count(len(runs), 'request')} {what}")
@@ -295,7 +295,7 @@ def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
         raise CommandFailed(*texts)
 
 
-def _failures(runs: list[Run]) -> Iterator[tuple[str, list[Run]]]:
+def _failures(runs: list[Followed]) -> Iterator[tuple[str, list[Followed]]]:
     """The requests that have ended without success, by what the operator can do."""
     failed = [run for run in runs if run.has_failed and not run.is_other]
     others = [run for run in runs if run.is_other]
@@ -309,7 +309,7 @@ def _failures(runs: list[Run]) -> Iterator[tuple[str, list[Run]]]:
         yield "did not run, since another request has used the id", others
 
 
-def _ids(runs: list[Run]) -> list[str]:
+def _ids(runs: list[Followed]) -> list[str]:
     return [run.request.request_id for run in runs][:MAX_NAMED]
 
 

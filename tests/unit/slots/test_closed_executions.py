@@ -76,6 +76,16 @@ def test_a_free_slot_of_an_unrecorded_end_outdates_the_plans_made_before(aborted
     assert account.rings == [{"process": "p"}]
 
 
+def test_a_success_that_the_workflow_has_recorded_is_no_failure(aborted: JanitorScene) -> None:
+    """It was aborted after it released its slot: no holder shows what has run, and the row does."""
+    account = aborted.account
+    account.requests.record("p", aborted.execution, "SUCCEEDED", NOW)
+    holder = account.item().holders[aborted.execution]
+    account.slots.free("p", aborted.execution, holder.raw)
+    assert _receives(aborted, SOON) == [None]
+    assert (_kept(aborted), account.row(aborted.execution).state) == ([], "SUCCEEDED")
+
+
 def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: JanitorScene) -> None:
     """A StartJobRun that was sent before the abort may show within the gap."""
     _receives(aborted, SOON, FIRST - 1)

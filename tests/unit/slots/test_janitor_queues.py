@@ -310,7 +310,7 @@ def test_removing_leases_leaves_a_run_time_for_its_other_work(account: Account) 
 # Order, rings and time
 
 
-def test_a_run_tells_settles_dispatches_and_frees_in_this_order(aborted: JanitorScene) -> None:
+def test_a_run_publishes_settles_dispatches_and_frees_in_this_order(aborted: JanitorScene) -> None:
     """Each part needs more services than the part before it, whose failure must not affect that."""
     account = aborted.account
     account.processes.set_limit("p", 3)
@@ -319,7 +319,7 @@ def test_a_run_tells_settles_dispatches_and_frees_in_this_order(aborted: Janitor
     account.free(lost)
     account.finish(lost)
     account.queue("starts")
-    _end(account, "told")
+    _end(account, "published")
     made = Calls(account.stepfunctions, account.sqs).made
     account.glue.meta.events.register("provide-client-params.glue", lambda model, **_: made.append(model.name))
     account.run_at(NOW + GRACE + 1)

@@ -9,7 +9,8 @@ import pytest
 
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.rate import Rate, parse_rate
+from slotkeeper.slots.rate import Rate
+from slotkeeper_cli.rates import parse_rate
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 

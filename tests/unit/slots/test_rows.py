@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.intake import digest_of
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import RETENTION_SECONDS, Leaving
@@ -56,6 +57,7 @@ def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> Non
         start_before=NOW + 600,
         open=NOW,
         message_id="m1",
+        digest=digest_of(REQUEST),
         body=REQUEST.to_json(),
         task_token=SECRET,
     )

@@ -139,7 +139,7 @@ class CallerAnswers:
             return self.callers.fail(token, *_failure(execution))
         if due.glue_run_id:
             return self.callers.succeed(token, _run_output(due))
-        if child is None:
+        if child is None and due.target:
             child = self.children.describe(due.target, execution.name, execution.arn)
         return self.callers.succeed(token, _output(child, execution))
 

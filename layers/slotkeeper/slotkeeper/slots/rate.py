@@ -13,7 +13,6 @@ effect. docs/correctness.md has the proof (S11). A start is a grant: one that is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 8640
 # The interval is a whole number of milliseconds.
 MAX_PER_SECOND = 1000
 LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates, as which the commands show a time
-_RATE = re.compile(rf"(\d+)/({'|'.join(UNITS)})")
 
 NO_RATE = "attribute_not_exists(rate)"
 SAME_START = "rate = :rate AND next_start = :seen_start"
@@ -76,13 +74,6 @@ def check_rate(rate: Rate) -> Rate:
     if rate.burst > rate.count:
         raise ValueError(f"must have a burst of at most its count, {rate.count}, got {rate.burst}")
     return rate
-
-
-def parse_rate(text: str, burst: int = 1) -> Rate:
-    """Parse a rate as operators write it, such as "10/minute". Raises ValueError, as check_rate."""
-    if not isinstance(text, str) or not (match := _RATE.fullmatch(text)):
-        raise ValueError(f"must be COUNT/UNIT with the unit {' or '.join(UNITS)}, such as 10/minute, got {text!r}")
-    return check_rate(Rate(int(match[1]), UNITS[match[2]], burst))
 
 
 def read_rate(attributes: Attributes) -> tuple[Rate | None, int]:

@@ -108,6 +108,7 @@ def decide(
     earlier: Unanswered | None,
     *,
     waits: bool,
+    recorded: bool = False,
 ) -> Keep | AnswerCaller | Done:
     """Decide how the request of a closed execution is settled.
 
@@ -118,6 +119,7 @@ def decide(
         noted: the answer that is owed since this end of the execution. Then the request is accounted for.
         earlier: the answer that is owed since an end before a redrive.
         waits: whether the request has a caller.
+        recorded: whether the workflow has recorded a success, and was aborted after that.
     """
     if execution.is_accounted_for:
         # The workflow has answered, unless it could not, or has left that to the janitor: slot and answer, or only the
@@ -133,9 +135,10 @@ def decide(
         has_succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
         # The workflow publishes after the answer.
         return AnswerCaller(Unanswered(has_succeeded, target), publishes=has_succeeded)
-    if run is not None and run.has_succeeded:
-        run_id = run.id if run.is_glue_run else ""
-        return AnswerCaller(Unanswered(True, target, run_id), publishes=True, ended_at=run.stopped_at)
+    if recorded or (run is not None and run.has_succeeded):
+        run_id = run.id if run is not None and run.is_glue_run else ""
+        ended_at = run.stopped_at if run is not None else None
+        return AnswerCaller(Unanswered(True, target, run_id), publishes=True, ended_at=ended_at)
     return Keep(Unanswered(False, target))
 
 
@@ -185,6 +188,7 @@ class Settlement:
     on_succeeded: Callable[[Execution, float | None], object] = lambda *_: None
     answers: CallerAnswers = field(kw_only=True)
     requests: RequestTable = field(kw_only=True)
+    rows: RequestRows = field(kw_only=True)
     requeues: Requeues = field(kw_only=True)
     doorbell: Doorbell = field(kw_only=True)
     closed: dict[str, Execution] = field(default_factory=dict, init=False)
@@ -219,6 +223,7 @@ class Settlement:
             on_succeeded=published.succeeded,
             answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions), token_of),
             requests=RequestTable(dynamodb, table, slot_table),
+            rows=rows,
             requeues=Requeues(dynamodb, table, slot_table),
             doorbell=Doorbell(sqs, settings.dispatch_queue_url),
         )
@@ -374,7 +379,8 @@ class Settlement:
         run = run or self._unread_child(execution)
         waits = has_caller(execution.input)
         noted, earlier = self._noted(execution) if waits else (None, None)
-        decision = decide(execution, run, holder, noted, earlier, waits=waits)
+        recorded = self._has_recorded_success(execution)
+        decision = decide(execution, run, holder, noted, earlier, waits=waits, recorded=recorded)
         if not isinstance(decision, Done):
             if not self.settled.claim(key, self.clock(), noted):
                 # Accounted for: a claim that is left from a failed answer must not keep the slot.
@@ -393,6 +399,11 @@ class Settlement:
                 return SettleOutcome.UNANSWERED
         self.settled.add(key, "workflow" if execution.is_accounted_for else "janitor", self.clock())
         return SettleOutcome.SETTLED
+
+    def _has_recorded_success(self, execution: Execution) -> bool:
+        process = process_of_execution(execution.name)
+        row = self.rows.row(process, execution.name) if process else None
+        return row is not None and row.state == "SUCCEEDED"
 
     def _record(self, execution: Execution, decision: Keep | AnswerCaller | Done) -> None:
         """Record the outcome in the request's row, unless the workflow has. A manually started execution has no row.
