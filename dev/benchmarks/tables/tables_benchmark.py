@@ -26,6 +26,7 @@ MINUTES = 8
 MOST = 1.10  # x three bare writes
 CALLS = 8  # until the start of a request that finds a free slot
 CANCELS_A_SECOND = 20
+QUEUE_ROUNDS = 5  # the engine reads whole rows for each entry of an index, which takes seconds
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _queue(stack: MeasuredStack, extent: Extent, size: int) -> dict[str, Any]:
     }
     for name, step in steps.items():
         spent = []
-        for _ in range(min(extent.rounds, 20)):
+        for _ in range(min(extent.rounds, QUEUE_ROUNDS)):
             with stack.measured() as used:
                 spent.append(_seconds(step))
             for holder in stack.process().holders:  # of the dispatch
