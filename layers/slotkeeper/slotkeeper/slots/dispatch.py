@@ -251,7 +251,9 @@ class _Dispatch:
         return True
 
     def _reject(self, seen: Process | None, now: float) -> bool:
-        """End the queued requests of a process that does not exist or runs none; whether some have ended so.
+        """End the queued requests of a process that does not exist or runs none; whether there were any.
+
+        If they have not ended, the process has changed: an operator has added it again, or given it a target.
 
         Those that have a holder end with their work.
         """
@@ -263,7 +265,7 @@ class _Dispatch:
         leavings = [Leaving(name, "REJECTED", code, reason.format(process)) for name in homeless]
         ended = requests.end_homeless(process, leavings, now, exists=seen is not None)
         self.report.left += ended
-        return bool(ended)
+        return bool(leavings)
 
     def _look_again(self, seen: Process, at: float | None, now: float) -> None:
         """Ring at a time at which something changes without a write, unless such a ring is under way.

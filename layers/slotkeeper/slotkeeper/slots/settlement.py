@@ -427,8 +427,9 @@ class Settlement:
             outcome = self.requeues.give_back(process, execution.name, self.clock())
             if isinstance(outcome, NotRequeued) and outcome.holds_slot:
                 return SettleOutcome.CLAIMED
-            # Also after a repeated event, whose first delivery may have ended before its ring.
-            self.doorbell.ring(Bell(process))
+            # Also after a repeated event, whose first delivery may have ended before its ring. Timed, since its
+            # start_before may have passed, and a full process is searched for such requests only then.
+            self.doorbell.ring(Bell(process, self.clock()))
             if isinstance(outcome, Requeued):
                 report.note("RequestsReturned", "Queued a request again that held no slot", execution=execution.name)
         self.settled.add(execution.closing, "janitor", self.clock())
