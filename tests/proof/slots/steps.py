@@ -9,29 +9,26 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from z3 import Int
 
-from slotkeeper.slots import grants, lease_protocol, lost_requests, processes, protocol, request_table
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots import grants, lease_protocol, processes, protocol, request_table, returns
 from slotkeeper.slots.grants import Grants
-from slotkeeper.slots.lease_protocol import LeaseSteps
-from slotkeeper.slots.lost_requests import LostRequests
+from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm
 from slotkeeper.slots.plan import PlannedStart, _Free
-from slotkeeper.slots.process import Cancellation, Cleared, Holder, Process, WaitingRequest
-from slotkeeper.slots.processes import Cancellations, Processes
-from slotkeeper.slots.protocol import Candidate, LeaseTerm, Slots
+from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.request_table import Leaving, RequestTable
+from slotkeeper.slots.returns import Requeues
 from tests.proof.slots.symbols import Search
-from tests.simulation import queue_actors
 
 WORKFLOW = Path(__file__).parents[3] / "statemachines" / "slot_workflow.asl.json"
 NOW = 1_800_000_000
 LEASE = LeaseTerm(NOW + 60, "own")
-_DELIVERY = Delivery("id", "", "p", "handle", "1", 1, NOW - 5)
 ROWS = "requests"
 _HELD = (("a", 2), ("b", 3))  # names and weights of the holders of an item that is repaired
 
@@ -68,9 +65,6 @@ class AsRead(Process):
     def held_weight(self) -> int:
         return self.held
 
-    def admits(self, *_: Any, **__: Any) -> bool:
-        return True  # a step that finds before its write that it would be refused writes nothing
-
 
 @dataclass(frozen=True)
 class AnyRate(Rate):
@@ -80,18 +74,18 @@ class AnyRate(Rate):
     lead: Any = 0  # type: ignore[assignment]
 
 
-def as_read(search: Search, holders: dict[str, Holder] | None = None, *, paced: bool = False) -> AsRead:
+def as_read(search: Search, *, paced: bool = False, target: str = "job") -> AsRead:
     names = ("limit", "in use", "held", "default", "interval", "lead", "next start")
     limit, in_use, held, default, *of_rate, next_start = (search.integer(f"{name} read") for name in names)
     rate = AnyRate(1, 1, 1, *of_rate) if paced else None
     given = {"held": held, "rate": rate, "next_start": next_start}
-    return AsRead("p", limit, in_use, holders or {}, False, "job", default, **given)
+    return AsRead("p", limit, in_use, {}, False, target, default, **given)
 
 
 # What holds for every number that a step reads or is given.
 PREMISES = (
     *(Int(f"{name} read") >= 0 for name in ("limit", "held", "lead")),
-    *(Int(name) >= 1 for name in ("default read", "weight", "expired weight", "interval read")),
+    *(Int(name) >= 1 for name in ("default read", "weight", "interval read")),
     *(Int(f"weight {number}") >= 1 for number in range(3)),
 )
 
@@ -99,44 +93,29 @@ PREMISES = (
 Step = Callable[[Recorder, Search], Any]
 
 
-def _slots(recorder: Recorder, search: Search, *, paced: bool = False, **given: Any) -> Slots:
-    slots = Slots(recorder, "table", **given)  # type: ignore[arg-type]
-    slots.read = lambda _: as_read(search, paced=paced)  # type: ignore[method-assign]
-    return slots
+def _slots(recorder: Recorder) -> Slots:
+    return Slots(recorder, "table")  # type: ignore[arg-type]
 
 
-def _leases(recorder: Recorder, search: Search) -> LeaseSteps:
-    steps = LeaseSteps(recorder, "table", Recorder)  # type: ignore[arg-type]
-    steps.slots = _slots(recorder, search)
-    return steps
+def _leases(recorder: Recorder) -> LeaseSteps:
+    return LeaseSteps(recorder, "table")  # type: ignore[arg-type]
 
 
-def _reserve(weight: Any, *, lease: bool, reads_first: bool, token: str = "", paced: bool = False) -> Step:
+def _take(weight: Any, *, target: str = NO_TARGET, reads_first: bool = False, paced: bool = False) -> Step:
+    """A lease. Without a rate also one that its plan would refuse, since the condition alone must be enough."""
+
     def make(recorder: Recorder, search: Search) -> Any:
         of = search.integer("weight") if weight == "any" else weight
-        delivery, term = (None, LEASE) if lease else (_DELIVERY, None)
-        candidate = Candidate("p", "me", of, delivery=delivery, request_id="id", task_token=token, lease=term)
-        slots = _slots(recorder, search, paced=paced, large=["p"] if reads_first else [])
-        return slots.reserve(candidate, NOW)
+        seen, steps = as_read(search, paced=paced, target=target), _leases(recorder)
+        steps._grants.read = lambda _: seen  # type: ignore[method-assign]
+        steps.refusal = lambda *_: None  # type: ignore[method-assign]
+        if reads_first or paced:
+            steps._read_first.add("p")
+        if paced and _Free(seen, NOW).refuses(of or seen.default_weight):
+            return None
+        return steps.take("p", "me", of, LEASE, NOW)
 
     return make
-
-
-def _take_over(recorder: Recorder, search: Search, *, paced: bool = False) -> Any:
-    old = search.integer("expired weight")
-    raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}, "weight": {"N": str(old)}}
-    expired = Holder("LEASED", NOW - 90, "", None, raw, old, until=NOW - 60, code="of x")
-    candidate = Candidate("p", "me", search.integer("weight"), lease=LEASE)
-    seen = as_read(search, {"x": expired}, paced=paced)
-    if not seen.is_due(NOW):
-        return None  # it removes the expired lease, and reserves
-    return _leases(recorder, search)._use_expired(candidate, seen, {"x": expired}, NOW)
-
-
-def _remove(recorder: Recorder, search: Search) -> Any:
-    raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}}
-    expired = Holder("LEASED", NOW - 90, "", None, raw, until=NOW - 60, code="of x")
-    return _leases(recorder, search).remove(as_read(search), "x", expired)
 
 
 # Requests of a queue that one write concerns. The expression of more of them has more equal terms.
@@ -178,9 +157,21 @@ def _rows(recorder: Recorder) -> RequestTable:
     return RequestTable(recorder, ROWS, "table")  # type: ignore[arg-type]
 
 
-def _work(recorder: Recorder, _: Search) -> Any:
-    outside: Any = SimpleNamespace(client=lambda _: recorder, ask=lambda _: None)
-    return queue_actors.work(outside, "p", "me")
+class _OfRow(Recorder):
+    """One that reads the row of a request, and the item of its process."""
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        """The answer to GetItem."""
+        texts = {"state": "STARTED", "placed": "1", "body": "{}", "request_id": "a", "process_name": "p"}
+        row = {name: {"S": text} for name, text in {**texts, "execution": "me"}.items()}
+        numbers = {"attempt": {"N": "1"}, "sent": {"N": "1"}}
+        return {"Item": {**row, **numbers} if request["TableName"] == ROWS else {"grants": {"N": "7"}}}
+
+
+def _give_back(recorder: Recorder, _: Search) -> Any:
+    of_row = _OfRow()
+    of_row.writes, of_row.callers = recorder.writes, recorder.callers
+    return Requeues(of_row, ROWS, "table").give_back("p", "me", NOW)  # type: ignore[arg-type]
 
 
 _LEAVINGS = [Leaving(name, "CANCELLED", "", "") for name in _QUEUED]
@@ -207,7 +198,7 @@ def _states() -> Iterator[tuple[str, dict[str, Any]]]:
             for each in node:
                 yield from find(each, name)
         elif isinstance(node, dict):
-            if "UpdateExpression" in node:
+            if "UpdateExpression" in node and node["TableName"] == "${SlotTableName}":
                 yield name, node
             for key, value in node.items():
                 yield from find(value, key if isinstance(value, dict) and "Type" in value else name)
@@ -219,27 +210,16 @@ def _of(kind: type[Any], recorder: Recorder) -> Any:
     return kind(recorder, "table")
 
 
-_CANDIDATE = Candidate("p", "me", delivery=_DELIVERY, request_id="id")
 _SEEN = {"state": {"S": "RUNNING"}, "weight": {"N": "2"}}
-_CLEARED = Cleared("normal", "1", 1, NOW, "me", "id", NOW)
-_WAITING = WaitingRequest("normal", "handle", "1", 1, 1, NOW, "me", "id", 0, NOW)
-_NOTED = Process("p", 1, 0, {}, False, "job")
 
 # Every step but the grants: it adds no weight.
 OTHERS: dict[str, Step] = {
-    "wait": lambda recorder, search: _slots(recorder, search).wait(_CANDIDATE, as_read(search), NOW),
-    "release by the janitor": lambda recorder, search: _slots(recorder, search).release("p", "me", _SEEN),
-    "cancel a reservation": lambda recorder, search: _slots(recorder, search).cancel("p", "me"),
-    "mark quiet": lambda recorder, search: _slots(recorder, search).mark_quiet("p", "me", _SEEN, NOW),
-    "mark alive": lambda recorder, search: _slots(recorder, search).mark_quiet("p", "me", _SEEN, None),
-    "clear": lambda recorder, search: _slots(recorder, search).clear("p", _WAITING, NOW),
-    "end wait": lambda recorder, search: _slots(recorder, search).end_wait(_CANDIDATE),
-    "extend a lease": lambda recorder, search: _leases(recorder, search).extend("p", "me", LEASE),
-    "release a lease": lambda recorder, search: _leases(recorder, search).release("p", "me", "own"),
-    "remove an expired lease": _remove,
-    "lose": lambda recorder, _: _of(LostRequests, recorder).lose(_NOTED, _CLEARED, NOW),
-    "report a lost request": lambda recorder, _: _of(LostRequests, recorder).mark_reported("p", "me", NOW),
-    "drop a lost request": lambda recorder, _: _of(LostRequests, recorder).drop("p", "me"),
+    "free": lambda recorder, _: _slots(recorder).free("p", "me", _SEEN),
+    "note an end": lambda recorder, _: _slots(recorder).note_end("p"),
+    "mark quiet": lambda recorder, _: _slots(recorder).mark_quiet("p", "me", _SEEN, NOW),
+    "mark alive": lambda recorder, _: _slots(recorder).mark_quiet("p", "me", _SEEN, None),
+    "extend a lease": lambda recorder, _: _leases(recorder).extend("p", "me", LEASE),
+    "release a lease": lambda recorder, _: _leases(recorder).release("p", "me", "own"),
     **{
         f"{name}, weight {weight}": _remove_reservations(name, weight)
         for name in ("put_back", "drop")
@@ -250,11 +230,8 @@ OTHERS: dict[str, Step] = {
     "refuse": lambda recorder, _: _rows(recorder).refuse("p", _LEAVINGS[0], NOW),
     "leave": lambda recorder, _: _rows(recorder).leave("p", _LEAVINGS, NOW),
     "end without a target": lambda recorder, _: _rows(recorder).end_homeless("p", _LEAVINGS, NOW, exists=True),
-    "the workflow of a queued request": _work,
-    "cancel a request": lambda recorder, _: _of(Cancellations, recorder).add("p", "me", NOW),
-    "drop a cancellation": lambda recorder, _: _of(Cancellations, recorder).drop("p", "me", Cancellation(NOW)),
+    "give back": _give_back,
     "set the limit": lambda recorder, _: _of(Processes, recorder).set_limit("p", 7),
-    "set the turn": lambda recorder, _: _of(Processes, recorder).set_turn("p", 7),
     "change the target": lambda recorder, _: _of(Processes, recorder).change_target("p", "job", "other"),
     "pause": lambda recorder, _: _of(Processes, recorder).pause("p"),
     "resume": lambda recorder, _: _of(Processes, recorder).resume("p"),
@@ -264,30 +241,22 @@ OTHERS: dict[str, Step] = {
     },
 }
 
-# The steps that admit, by how they may be called.
+# The steps that take slots, by how they may be called.
 GRANTS: dict[str, Step] = {
-    f"{'lease' if lease else 'reserve'}, weight {weight}{', reads first' * reads_first}": _reserve(
-        weight, lease=lease, reads_first=reads_first
-    )
-    for weight in (None, 1, "any")
-    for lease in (False, True)
-    for reads_first in (False, True)
-} | {
-    "reserve for a caller": _reserve(1, lease=False, reads_first=False, token="t"),
-    "take over": _take_over,
+    **{f"lease, weight {weight}": _take(weight) for weight in (None, 1, "any")},
+    **{f"lease, weight {weight}, reads first": _take(weight, reads_first=True) for weight in (None, 1)},
+    **{
+        f"lease beside requests, weight {weight}": _take(weight, target="job", reads_first=True)
+        for weight in (1, "any")
+    },
     "grant, 2 starts of weight 1": _grant(2, 1),
     **{f"grant, {count} starts": _grant(count) for count in (1, 2, 3)},
 }
 
 # The same for a process that was read with a rate.
 PACED: dict[str, Step] = {
-    f"{'lease' if lease else 'reserve'}, weight {weight}, with a rate": _reserve(
-        weight, lease=lease, reads_first=True, paced=True
-    )
-    for weight in (1, "any")
-    for lease in (False, True)
-} | {
-    "take over, with a rate": lambda recorder, search: _take_over(recorder, search, paced=True),
+    **{f"lease, weight {weight}, with a rate": _take(weight, paced=True) for weight in (1, "any")},
+    "lease beside requests, with a rate": _take("any", target="job", paced=True),
     **{f"grant, {count} starts, with a rate": _grant(count, paced=True) for count in (1, 3)},
 }
 GRANTS |= PACED
@@ -303,13 +272,13 @@ REPAIRS: dict[str, Step] = {"repair the counter": _repair_counter, "repair": _re
 
 # An operator's, which ignores the limit.
 ADOPT: dict[str, Step] = {
-    "adopt": lambda recorder, search: _slots(recorder, search).adopt("p", "me", NOW, "job", search.integer("weight"))
+    "adopt": lambda recorder, search: _slots(recorder).adopt("p", "me", NOW, "job", search.integer("weight"))
 }
 
 
 def writing_functions() -> set[str]:
     """The functions of the product that update an item of SlotTable."""
-    modules = (protocol, lease_protocol, lost_requests, processes, grants, request_table)
+    modules = (protocol, lease_protocol, processes, grants, request_table, returns)
     found = {
         f"{owner.name}.{function.name}"
         for module in modules
@@ -321,4 +290,7 @@ def writing_functions() -> set[str]:
         if isinstance(call, ast.Call)
         and ast.unparse(call.func) in ("self._table.update", "self._table.update_and_read", "transact")
     }
-    return found - {"RequestTable.mark_started"}  # of the request's row
+    # Of rows alone.
+    return (
+        found - {f"RequestTable.{name}" for name in ("mark_started", "note_put_back", "record")} - {"Requeues.redrive"}
+    )
