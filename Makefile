@@ -246,8 +246,8 @@ simulate: setup-dev  ## Explore small worlds of the real code, then a million ra
 	  $(if $(filter no,$(EXPLORE)),--no-explore)
 
 .PHONY: races
-races: setup-dev  #+ Race for slots and leases with 8 processes of 16 threads on DynamoDB Local
-	@$(PYTHON) -m pytest tests/races/test_slot_races.py tests/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
+races: setup-dev  #+ Race for leases with 8 processes of 16 threads on DynamoDB Local
+	@$(PYTHON) -m pytest tests/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
 
 .PHONY: mutants
 mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)

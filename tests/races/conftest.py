@@ -1,6 +1,6 @@
 """DynamoDB Local, once for the folder, and a token that instances share on it.
 
-    pytest tests/races/test_slot_races.py tests/races/test_lease_races.py --seconds 60
+    pytest tests/races/test_lease_races.py --seconds 60
 
 runs a race of 60 s at each limit, with 8 processes of 16 threads, and prints its figures. Without the option, races are
 short and have fewer clients.
@@ -14,27 +14,17 @@ from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from tests.races.lease_races import LeaseCrowd
 from tests.races.shared_token import TABLE, TokenSharers
-from tests.races.slot_races import Crowd
 from tests.support.tables import create_table
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seconds", type=float, help="duration of each race for slots, with all processes")
+    parser.addoption("--seconds", type=float, help="duration of each race for leases, with all processes")
 
 
 @pytest.fixture(scope="session")
 def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
     with DynamoDbLocal.start(tmp_path_factory.mktemp("dynamodb-local") / "dynamodb.log") as running:
         create_table(running.client(), TABLE, "token_name")
-        yield running
-
-
-@pytest.fixture(scope="session")
-def crowd(
-    request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Crowd]:
-    processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 8)
-    with Crowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("races")) as running:
         yield running
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from slotkeeper.aws.dynamodb import Table, number
-from slotkeeper.slots import grants, request_table
+from slotkeeper.slots import grants, protocol, request_table
 from slotkeeper.slots.dispatch import Tools, dispatch
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.grants import Grants
@@ -25,7 +27,6 @@ from slotkeeper.slots.request_table import Leaving, RequestTable
 from slotkeeper.slots.starts import NotStarted, ReservationStarter, Running, StartOutcome
 from tests.races.client_processes import PROCESS
 from tests.races.client_threads import Change, changed, run_clients, serve
-from tests.races.slot_clients import Workflow
 
 NOW = 1_800_000_000.0  # of all clocks: no reservation becomes old, since no dispatcher dies
 MODULES: dict[str, ModuleType] = {"grants": grants, "request_table": request_table}
@@ -83,6 +84,38 @@ class _NoBell:
         """Nothing: each dispatcher begins again without a ring."""
 
 
+class Workflow:
+    """The workflow's two steps, with its expressions of slots/protocol.py."""
+
+    def __init__(self, dynamodb: Any, table: str, process: str) -> None:
+        self._dynamodb = dynamodb
+        self._where = {"TableName": table, "Key": {"process_name": {"S": process}}}
+
+    def confirm(self, execution: str) -> bool:
+        names = {"#me": execution, "#state": "state"}
+        running = {":running": {"S": "RUNNING"}, ":none": {"M": {}}}
+        return self._update(protocol.CONFIRM_UPDATE, protocol.CONFIRM_CONDITION, names, running)
+
+    def release(self, execution: str) -> bool:
+        names = {"#me": execution}
+        return self._update(protocol.RELEASE_UPDATE, protocol.RELEASE_CONDITION, names, {":one": {"N": "1"}})
+
+    def _update(self, update: str, condition: str, names: Mapping[str, str], values: Mapping[str, Any]) -> bool:
+        try:
+            self._dynamodb.update_item(
+                **self._where,
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+
 class Dispatcher:
     """One thread."""
 
@@ -100,7 +133,7 @@ class Dispatcher:
             given,
             self._rows,
             lambda: NOW,
-            each=_in_turn,  # type: ignore[arg-type]
+            each=_in_turn,
         )
         self._tools = Tools(
             given,

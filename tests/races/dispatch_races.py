@@ -105,7 +105,6 @@ def _process(limit: int) -> Item:
         "slot_limit": number(limit),
         "slots_in_use": number(0),
         "holders": {"M": {}},
-        "waiting": {"M": {}},
         "target": {"S": "job"},
         "run_settings": {"M": {}},
         "grants": number(1),

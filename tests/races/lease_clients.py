@@ -19,10 +19,9 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.slots import lease_protocol, process, rate
-from slotkeeper.slots.lease_protocol import LeaseSteps
-from slotkeeper.slots.protocol import Candidate, Full, Granted, LeaseTerm
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots import grants, lease_protocol, process, rate
+from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
+from slotkeeper.slots.process import Process
 from tests.races.client_threads import Change, changed, run_clients, serve
 from tests.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
 
@@ -47,18 +46,37 @@ class LeaseOrders:
     history: str
     changes: list[Change]
     skew: int  # instead of CLOCK_SKEW_SECONDS
+    grant_changes: list[Change] = field(default_factory=list)  # of the module that removes expired leases
     pace_changes: list[Change] = field(default_factory=list)
 
 
+class _Steps(LeaseSteps):
+    """Notes which leases a caller has removed, or tried to.
+
+    Attributes:
+        now: what the caller's clock has shown.
+    """
+
+    now = 0.0
+
+    def __init__(self, dynamodb: Any, table: str, history: LeaseHistory) -> None:
+        super().__init__(dynamodb, table)
+        self._history = history
+
+    def expire(self, seen: Process, name: str) -> None:
+        self._history.removals.append((seen.holders[name].code, self.now))
+        super().expire(seen, name)
+
+
 class Caller:
-    """One thread. Now and then it is also a starter, whose refused request waits for a while."""
+    """One thread."""
 
     def __init__(self, dynamodb: Any, orders: LeaseOrders, number: int) -> None:
         self.history = LeaseHistory()
         self.cycles = 0
         self._orders, self._number = orders, number
         self._process = orders.process
-        self._steps = LeaseSteps(dynamodb, orders.table, lambda: None)  # type: ignore[arg-type,return-value]
+        self._steps = _Steps(dynamodb, orders.table, self.history)
         self._random = random.Random(number)  # noqa: S311
         self._error = self._random.uniform(-MAX_ERROR, MAX_ERROR)
         self._name = f"lease-{number}"
@@ -67,7 +85,7 @@ class Caller:
     def run(self) -> None:
         while time.monotonic() < self._orders.until or self.cycles < self._orders.min_cycles:
             self.cycles += 1
-            self._random.choices([self._lease, self._start, self._wait], [20, 2, 1])[0]()
+            self._lease()
 
     def _clock(self) -> float:
         return true_time() + self._error
@@ -81,16 +99,16 @@ class Caller:
         ends, until = self._until()
         term = LeaseTerm(until, uuid.uuid4().hex)
         weight = self._random.randint(1, self._orders.heaviest)
-        candidate = Candidate(self._process, self._name, weight, lease=term)
         asked, began = 0.0, true_time()
 
         def take() -> Any:
             nonlocal asked
             asked = true_time()
-            return self._steps.take(candidate, self._clock())
+            self._steps.now = self._clock()
+            return self._steps.take(self._process, self._name, weight, term, self._steps.now)
 
         answer, _ = self._repeat(take)
-        if not isinstance(answer, Granted):
+        if not isinstance(answer, Taken):
             self.history.refusals += 1
             self._pause(2)
             return
@@ -138,24 +156,6 @@ class Caller:
         except ReadTimeoutError:
             return False
 
-    def _start(self) -> None:
-        """Reserve a slot for an execution, and free it."""
-        execution = f"{self._process}-{self._number}"
-        self._repeat(lambda: self._steps.slots.reserve(Candidate(self._process, execution, 1), self._clock()))
-        self._repeat(lambda: self._steps.slots.cancel(self._process, execution))
-
-    def _wait(self) -> None:
-        """Register a refused request. While it waits, no lease is granted."""
-        slots, sequence = self._steps.slots, str(time.time_ns())
-        delivery = Delivery("m", "{}", "g", f"handle-{sequence}", sequence, 1, sent_at=0.0)
-        candidate = Candidate(self._process, f"{self._process}-{self._number}-waits", 1, delivery=delivery)
-        seen = slots.read(self._process)
-        assert seen is not None
-        if not candidate.is_admitted_by(seen):
-            self._repeat(lambda: slots.wait(candidate, Full(seen).seen, time.time()))
-            self._pause(4)
-        self._repeat(lambda: slots.end_wait(candidate))
-
     def _pause(self, most: float) -> None:
         """At most these race seconds."""
         time.sleep(self._random.uniform(0, most) / RATE)
@@ -177,6 +177,7 @@ def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
     with (
         changed(process, CLOCK_SKEW_SECONDS=orders.skew),
         changed(lease_protocol, orders.changes),
+        changed(grants, orders.grant_changes),
         changed(rate, orders.pace_changes),
     ):
         run_clients(

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dev.judge.slot_item import Item, Writer
+from dev.judge.slot_item import Item, Writer, wrong_item, wrong_step
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.rate import Rate
-from tests.races.slot_judge import VersionJudge
 
+MAX_FAULTS_SHOWN = 20
 MAX_ERROR = CLOCK_SKEW_SECONDS / 2 - 0.1  # of a clock; two clocks differ by less than the skew
 
 
@@ -43,9 +43,10 @@ class LeaseRecord:
 
 @dataclass
 class LeaseHistory:
-    """What one client did."""
+    """What one client did. `removals`: the code of each expired lease that it removed or tried to, and its clock."""
 
     leases: list[LeaseRecord] = field(default_factory=list)
+    removals: list[tuple[str, float]] = field(default_factory=list)
     refusals: int = 0
     lost_answers: int = 0
     faults: list[str] = field(default_factory=list)
@@ -67,7 +68,7 @@ class LeaseFigures(NamedTuple):
     writes: int
     grants: int
     refusals: int
-    takeovers: int
+    removals: int
     extensions: int
     lost_answers: int
     lost_leases: int
@@ -75,35 +76,48 @@ class LeaseFigures(NamedTuple):
     most_in_blocks: int
 
 
-class LeaseJudge(VersionJudge):
-    """Takes every item of a race, oldest first, then concludes."""
+class LeaseJudge:
+    """Takes every item of a race, oldest first, then concludes. `faults` contains sentences."""
 
     def __init__(self, histories: Iterable[LeaseHistory], rate: Rate | None = None) -> None:
-        super().__init__()
+        self.faults: list[str] = []
+        self.curve: list[tuple[int, int]] = []  # the sum of weights and the limit after each write
+        self._last: Item | None = None
         self._rate = rate
         self._histories = list(histories)
         self._leases = {lease.code: lease for history in self._histories for lease in history.leases}
         self.faults += [fault for history in self._histories for fault in history.faults]
         self._written: set[str] = set()  # codes
-        self._takeovers = self._extensions = 0
+        self._removers: dict[str, float] = {}  # code -> the latest clock of those who tried to remove the lease
+        for code, clock in (each for history in self._histories for each in history.removals):
+            self._removers[code] = max(clock, self._removers.get(code, clock))
+        self._removals = self._extensions = 0
 
     def take(self, item: Item) -> None:
+        """Check the next version. The first one is the created item, the last one the final item."""
         self._written |= {holder.code for holder in item.holders.values()}
+        breaches = list(wrong_item(item))
         if old := self._last:
-            self._takeovers += old.holders.keys() != item.holders.keys() and len(old.holders) == len(item.holders)
+            gone = (self._leases.get(each.code) for name, each in old.holders.items() if name not in item.holders)
+            self._removals += sum(lease is not None and lease.released is not True for lease in gone)
             self._extensions += sum(old.holders.get(name, holder) != holder for name, holder in item.holders.items())
-        super().take(item)
+            breaches += wrong_step(old, item, writer=self._writer(old, item))
+        self.faults += [f"write {len(self.curve)}: {breach}" for breach in breaches]
+        self.curve.append((item.weight, item.limit))
+        self._last = item
+
+    def summary(self) -> str:
+        """The first faults as text, and the number of others."""
+        more = len(self.faults) - MAX_FAULTS_SHOWN
+        return "\n".join([*self.faults[:MAX_FAULTS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
     def _writer(self, old: Item, new: Item) -> Writer | None:
-        """The caller that has removed a lease of another one, and the latest at which it read its clock."""
+        """Who has removed a lease of another caller: the latest that the clocks of those who tried have shown."""
         removed = next((holder.code for name, holder in old.holders.items() if name not in new.holders), "")
-        taker = next((holder.code for name, holder in new.holders.items() if name not in old.holders), "")
-        lease, by = self._leases.get(removed), self._leases.get(taker)
-        if lease is None or (not taker and (lease.released or lease.may_have_released)):
+        lease = self._leases.get(removed)
+        if lease is None or lease.released or lease.may_have_released or removed not in self._removers:
             return None
-        # When the taker read its clock; or at the latest, when the holder learned that the lease was lost.
-        known = [each for each in (by.asked if by else 0.0, 0.0 if lease.released else lease.answered) if each]
-        return Writer(taker, min(known) + MAX_ERROR) if known else None
+        return Writer("", self._removers[removed])
 
     def conclude(self) -> LeaseFigures:
         if unknown := self._leases.keys() - self._written:
@@ -117,7 +131,7 @@ class LeaseJudge(VersionJudge):
             len(self.curve),
             len(self._leases),
             sum(history.refusals for history in self._histories),
-            self._takeovers,
+            self._removals,
             self._extensions,
             sum(history.lost_answers for history in self._histories),
             sum(lease.released is False for lease in self._leases.values()),

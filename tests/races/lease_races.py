@@ -42,6 +42,7 @@ class LeaseCrowd(ClientProcesses):
         changes: tuple[Change, ...] = (),
         skew: int = CLOCK_SKEW_SECONDS,
         pace: Rate | None = None,
+        grant_changes: tuple[Change, ...] = (),
         pace_changes: tuple[Change, ...] = (),
     ) -> LeaseOutcome:
         """Run a race and check it. `skew`: a wrong CLOCK_SKEW_SECONDS. `pace`: the process's rate, in race seconds."""
@@ -52,7 +53,8 @@ class LeaseCrowd(ClientProcesses):
         for clients, history in zip(self.clients, histories, strict=True):
             until = started + seconds
             orders = LeaseOrders(table, PROCESS, heaviest, until, min_cycles, str(history), list(changes), skew)
-            clients.send(asdict(replace(orders, pace_changes=list(pace_changes))))
+            orders = replace(orders, grant_changes=list(grant_changes), pace_changes=list(pace_changes))
+            clients.send(asdict(orders))
         self.wait_for_end(seconds)
         judge = LeaseJudge([each for history in histories for each in load(history)], pace)
         for image in self.images(stream):

@@ -30,4 +30,4 @@ def test_control_a_race_whose_writes_do_not_compare_the_next_start_has_the_fault
         return lease_crowd.race(10, 0.0, MIN_CYCLES, pace=PACE, pace_changes=(change,)).judge.faults
 
     assert rate.SAME_START.endswith(change[1])
-    assert are_found(["moves the next start"], ROUNDS, race)
+    assert are_found(["move the next start"], ROUNDS, race)
