@@ -23,7 +23,7 @@ from slotkeeper.slots import run_report
 from tests.support.boundary import note_parameters
 from tests.support.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
 from tests.support.in_process_aws import InProcessAws
-from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SETTLED, SLOTS, TOKENS
 from tests.unit.conftest import CODE, CONTEXT
 
 ENVIRONMENT = (
@@ -33,7 +33,8 @@ ENVIRONMENT = (
         "SLOT_TABLE_NAME": SLOTS,
         "SETTLED_TABLE_NAME": SETTLED,
         "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
-        "REQUEST_QUEUE_URL": "https://sqs/requests.fifo",
+        "REQUEST_TABLE_NAME": REQUESTS,
+        "DISPATCH_QUEUE_URL": "https://sqs/bells",
         "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
         "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
         "STATUS_EVENT_QUEUE_URL": "https://sqs/status-events",

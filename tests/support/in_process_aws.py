@@ -40,7 +40,6 @@ class InProcessAws:
         self.tables = Tables()
         self.sent: list[tuple[str, Parameters]] = []
         self.published: list[Parameters] = []
-        self.made_visible: list[str] = []
         self.executions: dict[str, Parameters] = {}
         self.children: dict[str, Parameters] = {}  # executions of other state machines than the workflow, by ARN
         self.history: list[Parameters] = []  # of each execution
@@ -106,19 +105,7 @@ class InProcessAws:
         if not parameters["ReceiptHandle"].startswith("handle-"):
             raise Refusal("ReceiptHandleIsInvalid")
         assert 0 <= parameters["VisibilityTimeout"] <= 43_200
-        if not parameters["VisibilityTimeout"]:
-            self.made_visible.append(parameters["ReceiptHandle"])
         return {}
-
-    def _ChangeMessageVisibilityBatch(self, parameters: Parameters) -> Parameters:
-        assert 1 <= len(parameters["Entries"]) <= 10
-        failed = []
-        for entry in parameters["Entries"]:
-            try:
-                self._ChangeMessageVisibility(entry)
-            except Refusal:
-                failed.append({"Id": entry["Id"], "Code": "ReceiptHandleIsInvalid", "SenderFault": True})
-        return {"Successful": [], "Failed": failed}
 
     # SNS
 

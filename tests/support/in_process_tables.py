@@ -52,9 +52,11 @@ class Tables:
     def put(self, table: str, item: Item) -> Item:
         """Write any item, and return it as DynamoDB stores it."""
         self.perform("PutItem", {"TableName": table, "Item": item})
-        return self.item(table, item[dynamodb.KEY_ATTRIBUTES[table]]["S"])
+        names = (dynamodb.KEY_ATTRIBUTES[table], dynamodb.SORT_KEYS.get(table))
+        return self.item(table, "\n".join(item[name]["S"] for name in names if name))
 
     def item(self, table: str, key: str) -> Item:
+        """The item, or an empty one. Two key attributes are separated by a line feed."""
         return dynamodb.item_of(self._state, table, key) or {}
 
     def items(self, table: str) -> list[Item]:
