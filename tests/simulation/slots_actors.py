@@ -1,93 +1,133 @@
-"""The code of starter, janitor and operator commands as actors."""
+"""The code of starter, janitor, status events, operators and leases as actors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from slotkeeper.aws import dynamodb as dynamodb_adapter
+from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
+from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots import lease_protocol
-from slotkeeper.slots.admission import Deferred, Starter, Waiting
-from slotkeeper.slots.callers import CallerAnswers, Callers
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.dispatch import Tools
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.leases import Leases, Length, SlotLost, SlotUnavailable
+from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.request_events import RequestEvents
+from slotkeeper.slots.request_table import Leaving, RequestTable
+from slotkeeper.slots.returns import NotRequeued, Requeues
+from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement, SettlementTable
-from slotkeeper.slots.skipped_requests import SkippedRequests
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.starter import Observer, Starter
+from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 from tests.simulation.aws.stepfunctions import WORKFLOW
 from tests.simulation.transcript import Outside, Program, Question
-from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
+from tests.simulation.workflow import BELLS, FAILED, ROWS, SLOTS
 
-SETTLED, DEAD_LETTERS = "settled", "dead-letters.fifo"
-VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
+REQUESTS, DEAD_LETTERS, SETTLED = "requests.fifo", "dead-letters.fifo", "settled"
+VISIBILITY = 180  # seconds, of both queues, as in template.yaml
+AGE = AGE_SECONDS
 LEASE_SECONDS, EXTEND_SECONDS = 60, 30
 RUNS_BLOCK, LEAVES_BLOCK = Question("actor", "runs block", None), Question("actor", "leaves block", None)
 
 lease_protocol.logger.setLevel("CRITICAL")
 logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
+dynamodb_adapter.CONFLICT_WAITS = (0.0,) * 6  # a world's time is not the machine's
 
 
-def start(
-    outside: Outside,
-    message_id: str,
-    body: str,
-    group: str,
-    handle: str,
-    sequence: int,
-    receives: int,
-    sent_at: float,
-    large: tuple[str, ...] = (),
-) -> str:
-    """Run one invocation of the starter, and delete the message as the event source mapping does; the outcome."""
+def in_turn[T, R](work: Callable[[T], R], listed: Sequence[T]) -> list[R]:
+    """Instead of threads, so that a world decides the order."""
+    results = []
+    for each in listed:
+        results.append(work(each))
+    return results
+
+
+def _tools(outside: Outside) -> Tools:
+    dynamodb = outside.client("dynamodb")
+    grants, rows = Grants(dynamodb, SLOTS), RequestTable(dynamodb, ROWS, SLOTS)
+    starts = Starts(outside.client("stepfunctions"), WORKFLOW)
+    starter = ReservationStarter(starts, grants, rows, outside.clock, each=in_turn)
+    doorbell = Doorbell(outside.client("sqs"), BELLS)
+    return Tools(
+        grants, rows, starter, doorbell, AGE, clock=outside.clock, sleep=outside.sleep, jitter=lambda _, high: high
+    )
+
+
+def _events(outside: Outside) -> CompletionEvents:
+    return CompletionEvents(outside.client("events"), "bus", "stack", on_unsent=lambda _: None, clock=outside.clock)
+
+
+def _endings(outside: Outside) -> Endings:
+    callers = Callers(outside.client("stepfunctions"))
+    return Endings(outside.client("dynamodb"), ROWS, lambda: callers, RequestEvents(_events(outside), ROWS))
+
+
+def _starter(outside: Outside) -> Starter:
+    dead_letters = RequestDeadLetterQueue(outside.client("sqs"), DEAD_LETTERS)
+    callers = Callers(outside.client("stepfunctions"))
+    return Starter(_tools(outside), _endings(outside), dead_letters, lambda: callers, Observer())
+
+
+class Message(NamedTuple):
+    """A message that an event source mapping passes to an invocation."""
+
+    id: str
+    body: str
+    group: str
+    sequence: int
+    sent_at: float
+    handle: str
+
+
+def receive(outside: Outside, messages: tuple[Message, ...]) -> str:
+    """One invocation of the starter for messages of RequestQueue."""
+    deliveries = [Delivery(each.id, each.body, each.group, str(each.sequence), each.sent_at) for each in messages]
+    return _delete(outside, REQUESTS, messages, _starter(outside).receive(deliveries))
+
+
+def answer(outside: Outside, messages: tuple[Message, ...]) -> str:
+    """One invocation of the starter for messages of DispatchQueue."""
+    again = _starter(outside).rung([(each.id, each.body) for each in messages])
+    return _delete(outside, BELLS, messages, again)
+
+
+def _delete(outside: Outside, queue: str, messages: tuple[Message, ...], left: list[str]) -> str:
+    """Delete the messages that an invocation has handled, as the event source mapping does."""
     sqs = outside.client("sqs")
-    starter = Starter(
-        Slots(outside.client("dynamodb"), SLOTS, large=large),
-        RequestQueue(sqs, REQUESTS, DEAD_LETTERS),
-        Workflow(outside.client("stepfunctions"), WORKFLOW),
-        SkippedRequests(outside.client("dynamodb"), SETTLED),
-        VISIBILITY,
-        RETENTION,
-        MOST_RECEIVES,
-        answer=Callers(outside.client("stepfunctions")).fail,
-        sleep=outside.sleep,
-        clock=outside.clock,
-    )
-    delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
-    now = outside.clock()
-    try:
-        try:
-            admission = starter.admit(delivery, now)
-        except Exception as error:
-            admission = starter.defer(delivery, now, error)
-        if not isinstance(admission, Waiting | Deferred):
-            sqs.delete_message(QueueUrl=REQUESTS, ReceiptHandle=handle)
-    except Exception as error:
-        return f"left on the queue: {type(error).__name__}"
-    return type(admission).__name__
+    for message in messages:
+        if message.id not in left:
+            try:
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=message.handle)
+            except (ClientError, BotoCoreError):
+                return "not deleted"
+    return "some come again" if left else "handled"
 
 
-def _settlement(outside: Outside, grace: int, check_gap: int) -> Settlement:
-    dynamodb, stepfunctions = outside.client("dynamodb"), outside.client("stepfunctions")
-    workflow = Workflow(stepfunctions, WORKFLOW)
-    return Settlement(
-        workflow,
-        FailedRequestQueue(outside.client("sqs"), FAILED),
-        SettlementTable(dynamodb, SETTLED, claim=check_gap),  # 0 in a timeless world, where a claim would never end
-        grace,
-        outside.clock,
-        answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions)),
-    )
+def _settlement(outside: Outside, workflow: Workflow, grace: int, check_gap: int) -> Settlement:
+    settings = JanitorSettings(SLOTS, ROWS, SETTLED, WORKFLOW, BELLS, FAILED, grace, check_gap)
+    dynamodb, sqs, stepfunctions = (outside.client(service) for service in ("dynamodb", "sqs", "stepfunctions"))
+    settlement = Settlement.from_settings(settings, workflow, dynamodb, sqs, stepfunctions, _events(outside))
+    settlement.clock = outside.clock
+    return settlement
 
 
 class Memory(NamedTuple):
@@ -108,18 +148,22 @@ def in_order(_: list[Any]) -> None:
 
 def run_janitor(outside: Outside, grace: int, check_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
     """One scheduled janitor run: its container's memory afterwards, and its counts."""
-    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, check_gap)
+    dynamodb, workflow = outside.client("dynamodb"), Workflow(outside.client("stepfunctions"), WORKFLOW)
+    settlement = _settlement(outside, workflow, grace, check_gap)
     janitor = Janitor(
         Slots(dynamodb, SLOTS),
         Processes(dynamodb, SLOTS),
-        RequestQueue(outside.client("sqs"), REQUESTS),
-        settlement.workflow,
+        _tools(outside),
+        RequestRows(dynamodb, ROWS),
+        _endings(outside),
+        workflow,
         GlueRuns(outside.client("glue")),
         Children(outside.client("stepfunctions")),
         settlement,
         grace,
         check_gap,
         outside.clock,
+        outside.sleep,
         in_order,
     )
     known = settlement.memory
@@ -134,71 +178,73 @@ def run_janitor(outside: Outside, grace: int, check_gap: int, memory: Memory = N
 
 def handle_event(outside: Outside, execution: str, redrives: int, grace: int, check_gap: int) -> int | None:
     """One receive of a status event: the seconds until the next, if any. An exception also causes another receive."""
-    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, check_gap)
-    slots = Slots(dynamodb, SLOTS)
+    slots, workflow = Slots(outside.client("dynamodb"), SLOTS), Workflow(outside.client("stepfunctions"), WORKFLOW)
+    glue, children = GlueRuns(outside.client("glue")), Children(outside.client("stepfunctions"))
     closed = ClosedExecutions(
         slots,
-        RequestQueue(outside.client("sqs"), REQUESTS),
-        settlement.workflow,
-        settlement,
-        DeadHolders(
-            slots,
-            GlueRuns(outside.client("glue")),
-            Children(outside.client("stepfunctions")),
-            check_gap,
-            outside.clock,
-        ),
+        Doorbell(outside.client("sqs"), BELLS),
+        workflow,
+        _settlement(outside, workflow, grace, check_gap),
+        DeadHolders(slots, glue, children, check_gap, outside.clock),
         outside.clock,
     )
     return closed.handle(execution, redrives, RunReport())
 
 
-def cancel(outside: Outside, execution: str) -> str:
-    """An operator cancels a request; the outcome."""
-    dynamodb = outside.client("dynamodb")
-    queue = RequestQueue(outside.client("sqs"), REQUESTS)
-    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue, outside.clock)
-    try:
-        return operations.cancel_request(execution.rpartition("-")[0], execution, outside.clock(), "operator")
-    except Exception as error:
-        return f"failed: {type(error).__name__}"
+def cancel(outside: Outside, process: str, execution: str) -> str:
+    """An operator cancels a request; its execution, or "" if it is not queued.
+
+    It rings in any case: a first try whose answer was lost may have ended before its ring.
+    """
+    rows = RequestTable(outside.client("dynamodb"), ROWS, SLOTS)
+    left = rows.leave(process, [Leaving(execution, "CANCELLED", "Cancelled", "by an operator")], outside.clock())
+    Doorbell(outside.client("sqs"), BELLS).ring(Bell(process, ended=(execution,)))
+    return execution if left else ""
 
 
-def release(outside: Outside, process: str, execution: str) -> str:
-    """An operator releases the slot of an execution; the outcome."""
+def queue_again(outside: Outside, process: str, execution: str) -> str:
+    """An operator queues a failed request again; the outcome."""
+    requeues = Requeues(outside.client("dynamodb"), ROWS, SLOTS)
+    outcome = requeues.redrive(process, execution, outside.clock())
+    Doorbell(outside.client("sqs"), BELLS).ring(Bell(process))
+    return outcome.reason if isinstance(outcome, NotRequeued) else "queued"
+
+
+def release(outside: Outside, process: str, execution: str, is_reserved: bool) -> str:
+    """An operator frees the slot of an execution, if it is still in this state; the outcome."""
     slots = Slots(outside.client("dynamodb"), SLOTS)
-    try:
-        seen = slots.read(process)
-        if seen is None or execution not in seen.holders:
-            return "no holder"
-        slots.release(process, execution, seen.holders[execution].raw)
-        return f"released, woken: {wake_next(slots, RequestQueue(outside.client('sqs'), REQUESTS), process)}"
-    except Exception as error:
-        return f"failed: {type(error).__name__}"
+    seen = slots.read(process)
+    holder = seen.holders.get(execution) if seen else None
+    freed = holder is not None and (holder.state == "RESERVED") == is_reserved
+    freed = freed and slots.free(process, execution, holder.raw)  # type: ignore[union-attr]
+    Doorbell(outside.client("sqs"), BELLS).ring(Bell(process))
+    return f"freed: {freed}"
+
+
+def _operations(outside: Outside) -> Operations:
+    return Operations(Processes(outside.client("dynamodb"), SLOTS), Doorbell(outside.client("sqs"), BELLS))
 
 
 def change(outside: Outside, process: str, limit: int) -> str:
-    """An operator sets the limit, pauses (0) or resumes (-1); the outcome."""
-    dynamodb = outside.client("dynamodb")
-    queue = RequestQueue(outside.client("sqs"), REQUESTS)
-    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue, outside.clock)
-    try:
-        if limit > 0:
-            return f"woken: {operations.set_limit(process, limit)}"
-        return str(operations.pause(process) if limit == 0 else f"woken: {operations.resume(process)}")
-    except Exception as error:
-        return f"failed: {type(error).__name__}"
+    """An operator sets the limit, pauses (0) or resumes (-1)."""
+    operations = _operations(outside)
+    if limit > 0:
+        operations.set_limit(process, limit)
+    elif limit == 0:
+        operations.pause(process)
+    else:
+        operations.resume(process)
+    return "changed"
 
 
-def replace(outside: Outside, process: str, limit: int, job: str, rate: Rate | None) -> str:
-    """An operator removes a paused process and adds it again; the outcome."""
-    dynamodb = outside.client("dynamodb")
-    processes = Processes(dynamodb, SLOTS)
-    operations = Operations(processes, Slots(dynamodb, SLOTS), RequestQueue(outside.client("sqs"), REQUESTS))
-    try:
-        return f"{operations.remove(process)}, {processes.create(process, limit, job, rate=rate, queue_url=REQUESTS)}"
-    except Exception as error:
-        return f"failed: {type(error).__name__}"
+def replace(outside: Outside, process: str, limit: int, target: str, rate: Rate | None) -> str:
+    """An operator removes a paused process and adds it again; the outcome.
+
+    `grants` begins at the time of the machine. That of the world's own item begins at 1, so no value comes again.
+    """
+    operations = _operations(outside)
+    removed = operations.remove(process)
+    return f"{removed}, {operations.processes.create(process, limit, target, rate=rate)}"
 
 
 def hold(outside: Outside, number: int, block: int, wait: int) -> str:
@@ -213,6 +259,8 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
         outside.client("dynamodb"),
         outside.client("sqs"),
         owner="x",
+        request_table_name=ROWS,
+        dispatch_queue_url=BELLS,
         clock=outside.clock,
         monotonic=outside.clock,
         sleep=outside.sleep,
@@ -232,17 +280,19 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
         finally:
             outside.ask(LEAVES_BLOCK)
             lease.release()
-    except (SlotUnavailable, SlotLost, LookupError, ClientError, BotoCoreError) as error:
+    except (SlotUnavailable, SlotLost, LookupError, MalformedProcess, ClientError, BotoCoreError) as error:
         return type(error).__name__
     return "released"
 
 
-# The starter does not use the item that it saw at a refusal after the next question.
-starter = Program("starter", start, stack_is_state=True, unread=frozenset({"seen", "reservation"}))
-janitor_run = Program("janitor", run_janitor, stack_is_state=True, written_only=(RunReport,))
-closed_execution = Program("status event", handle_event, stack_is_state=True, written_only=(RunReport,))
-canceller = Program("operator", cancel, stack_is_state=True)
-releaser = Program("releasing operator", release, stack_is_state=True)
-operator = Program("changing operator", change, stack_is_state=True)
-replacer = Program("replacing operator", replace, stack_is_state=True)
+# None of these keeps its whole state in variables: it asks while it builds a tuple or a list.
+starter = Program("starter", receive)
+dispatcher = Program("dispatcher", answer)
+janitor_run = Program("janitor", run_janitor)
+closed_execution = Program("status event", handle_event)
+canceller = Program("cancelling operator", cancel)
+requeuer = Program("operator who queues again", queue_again)
+releaser = Program("freeing operator", release)
+operator = Program("changing operator", change)
+replacer = Program("replacing operator", replace)
 caller = Program("caller of a lease", hold)

@@ -1,25 +1,20 @@
-"""The checks of S1 to S8, S1b, S1c and S2b (docs/correctness.md) for a state of the slots' world."""
+"""The checks of the guarantees of slots (docs/correctness.md) for a state of the slots' world."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from itertools import chain
-from typing import Any
 
 from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots import process as items
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
-from slotkeeper.slots.process import SETTLED_SECONDS, higher
-from slotkeeper.slots.queues import backoff_seconds, hide_seconds
+from slotkeeper.slots.executions import CHILD_TOO_LARGE, REQUEST_FAILED
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.request import caller_of
+from slotkeeper.slots.request_table import granted_as
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.aws.stepfunctions import OPEN
-from tests.simulation.frozen import Record, freeze
+from tests.simulation.frozen import Record
 from tests.simulation.slots_state import (
     CHECK_GAP,
     GRACE,
@@ -27,22 +22,28 @@ from tests.simulation.slots_state import (
     NO_PROCESS,
     PERIOD,
     PROCESS,
-    STEP,
     SlotsState,
     code_of,
-    group_of,
-    id_of,
-    name_of,
+    fields_of,
     owner_of,
     process_of,
-    request_of,
-    right_steps,
     version_of,
 )
-from tests.simulation.workflow import FAILED, REQUESTS
-from tests.simulation.worlds import Violation
+from tests.simulation.transcript import Question
+from tests.simulation.workflow import FAILED, ROWS
+from tests.simulation.worlds import DIE, NOT_SENT, THROTTLE, Violation
 
-_NONE = freeze({"M": {}})
+ANSWERS = ("send_task_success", "send_task_failure")
+_READ_TO_KEPT = 200  # seconds: the most from a workflow's read of its child until its request is kept
+_UNDONE = (NOT_SENT, THROTTLE, DIE)  # the call has no effect
+_WITHOUT_START = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
+# A request's row: the states that may follow a state. No row is removed, or written again from its beginning.
+_FOLLOWING = {
+    "QUEUED": {"STARTED", "SUCCEEDED", "FAILED", "RETURNED", *_WITHOUT_START},
+    "STARTED": {"SUCCEEDED", "FAILED", "RETURNED"},
+    "FAILED": {"SUCCEEDED", "REDRIVEN", "RETURNED"},
+}
+_KEPT = ("request_id", "message_id", "digest", "placed", "priority", "sent", "attempt")  # of a row, for its life
 
 
 class SlotsProperties(SlotsState):
@@ -52,192 +53,328 @@ class SlotsProperties(SlotsState):
         now = (self.services["dynamodb"], self.services["glue"], self.services["children"])
         if now == self._checked:
             return
+        rows_before = self._checked[0][ROWS] if self._checked else None
         self._checked = now
+        rows = self._rows()
+        if rows_before is not None and rows_before is not self.services["dynamodb"][ROWS]:
+            self._check_rows({row["execution"]["S"]: row for row in rows_before.fields.values()}, rows)
         for name in self.processes:
             item, before = self._item(name), self._before[name]
             if item is not before:
                 self._before = self._before | {name: item}
-                self._check_process(item, before)
-                self._check_names(item, before)
-        holders = self._holders()
-        if self.timeless and not self.faults and not self.removed:
-            self._check_registrations(holders)
-        owners = [owner_of(run) for run in self._alive()]
-        for owner in owners:
-            if owner not in holders:
-                raise Violation("S1b", f"a Glue run of {owner} is alive, and {owner} holds no slot")
-            if owners.count(owner) > 1:
-                raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
+                self._check_process(name, item, before, rows)
+        # Each grant is planned on a queue that was read after the grant before it, not on what came later.
+        for name in rows.keys() - self.queued_at.keys():
+            self.queued_at = self.queued_at | {name: self.grants[rows[name]["process_name"]["S"]]}
+        self._check_work()
 
-    def _check_registrations(self, holders: dict[str, Holder]) -> None:
-        """S6: without a fault, only a request that waits is registered, since a registration keeps others out.
+    # The process's item --------------------------------------------------------------------------------------------
 
-        A starter that works on a message may register it although another starter has consumed it. Of two messages with
-        one id, the second may wait while the first one's execution holds a slot.
-        """
-        ids = [id_of(request) for request in self.plan.requests]
-        here = {message["sequence"] for message in self._queue()["messages"]}
-        working = {actor.notes.message.partition("#")[0] for actor in self.actors.values() if actor.notes.message}
-        for process in filter(None, map(self._process, self.processes)):
-            for each in process.waiting.values():
-                if each.execution in holders and ids.count(each.request_id) == 1:
-                    raise Violation("S6", f"{each.execution} holds a slot and is registered, so it keeps others out")
-                is_gone = int(each.sequence) not in here
-                if is_gone and each.receipt_handle.partition("#")[0] not in working:
-                    raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
-
-    def _check_process(self, item: Record, before: Record) -> None:
-        """The judge's verdict on a write of a process's item, and S1c for the blocks that run."""
+    def _check_process(self, name: str, item: Record, before: Record, rows: dict[str, Record]) -> None:
+        """The judge's verdict on a write of a process's item, S1c for the blocks that run, S5 for what it grants."""
         if item is NO_PROCESS or before is NO_PROCESS:
             self.starts = ()
             return  # removed or added, and empty
-        new, old, writer = version_of(item), version_of(before), self._writer()
-        judged = (before, item, writer, self.plan.requests, self.plan.callers)
-        if judged not in right_steps:
-            for breach in chain(wrong_item(new), wrong_step(old, new, self._asked, writer)):
-                raise Violation(breach.guarantee, breach.text)
-            right_steps.add(judged)
-        granted = {name for name in new.holders.keys() - old.holders.keys() if not new.holders[name].redriven}
-        if granted and self.blocks and new.process == PROCESS:
-            self._check_at_work(new, granted)
-        if granted and self.plan.rate:
-            self._check_rate(new.process, self.plan.rate)
+        new, old = version_of(item), version_of(before)
+        for breach in chain(wrong_item(new), wrong_step(old, new, self._asked, self._writer())):
+            raise Violation(breach.guarantee, breach.text)
+        added = [each for each in new.holders.keys() - old.holders.keys() if not new.holders[each].redriven]
+        if added and self.blocks and name == PROCESS:
+            self._check_at_work(new, set(added))
+        if added and self.plan.rate:
+            self._check_rate(name, self.plan.rate, len(added))
+        if any(new.holders[each].is_lease for each in added):
+            self._check_lease(name, new, rows)
+        granted = sorted((each for each in added if each in rows), key=lambda each: str(rows[each]["placed"]["S"]))
+        if granted:
+            self._check_grant(name, new, granted, rows)
+        for each, holder in new.holders.items():
+            was = old.holders.get(each)
+            is_confirmed = was and was.state == "RESERVED" and holder.state == "RUNNING"
+            if is_confirmed and not self.services["stepfunctions"][each]["redrives"]:  # a redriven one starts no work
+                self._begin_work(each, rows)
+        for each in old.holders.keys() - new.holders.keys():
+            self._check_removed(each, old.holders[each], rows)
+        # A dispatch adds reservations, and an adoption a confirmed holder.
+        self.adopted |= {each for each in new.holders.keys() - old.holders.keys() if new.holders[each].redriven}
+        self.adopted -= old.holders.keys() - new.holders.keys()
 
-    def _asked(self, name: str, _: Holder) -> Asked:
-        return Asked(_priority_of(name, self.plan.requests, self.plan.callers))
+    def _asked(self, name: str, holder: Holder) -> Asked | None:
+        row = self._rows().get(name)
+        return None if holder.is_lease or row is None else Asked(int(row["weight"]["N"]) if "weight" in row else 0)
 
     def _writer(self) -> Writer | None:
         """The actor whose call is performed."""
         actor, ahead = self._acting
         return Writer(code_of(actor), self.now + ahead)
 
-    def _check_names(self, item: Record, before: Record) -> None:
-        """S3b after a write: a name ends with its message or moves to `lost`, and no note is wrong."""
-        if "waiting" not in item or "waiting" not in before or self.plan.callers:
-            return  # of a removed process; and a dead letter does not have its request's token, nor its name
-        noted, noted_before = _noted(item), _noted(before)
-        executions, dead = self.services["stepfunctions"], self._names_in(code.DEAD_LETTERS)
-        for name in _named(before) - _named(item) - noted.keys():
-            if name not in item["holders"]["M"] and name not in executions and name not in dead:
-                raise Violation("S3b", f"{name} waits, and its process's item names it no more")
-        # A starter may still dead-letter a message that was removed.
-        exist = self._names_in(REQUESTS) | (set() if self.removed else dead)
-        for name in noted.keys() - noted_before.keys():
-            if name in exist and not self._is_sent_twice(name):
-                raise Violation("S3b", f"{name} is noted as lost although its message exists")
-        for name in noted.keys() & noted_before.keys():
-            is_reported = "reported" in noted[name]["M"] and "reported" not in noted_before[name]["M"]
-            if is_reported and name in executions:
-                raise Violation("S3b", f"{name} is reported as lost although it has been started")
+    def _check_grant(self, process: str, item: Item, granted: list[str], rows: dict[str, Record]) -> None:
+        """S5: no request is granted before one that was queued at the grant before, and waits. S9b: none too late."""
+        last = rows[granted[-1]]["placed"]["S"]
+        for name in self._known_waiting(process, item, rows):
+            if rows[name]["place"]["S"] < last:
+                raise Violation("S5", f"{granted[-1]} is granted before {name}")
+        self.grants = self.grants | {process: self.grants[process] + 1}
+        for at, name in enumerate(granted):
+            self.granted = self.granted | {name: (*self.granted.get(name, ()), (item.grants, at, self.now))}
+        for name in granted:
+            row = rows[name]
+            # One that an operator has freed may be granted again before its start is marked.
+            if row["state"]["S"] not in ("QUEUED", "STARTED"):
+                raise Violation("S3", f"{name} is granted although it is {row['state']['S']}")
+            if "start_before" in row and self._shown >= float(row["start_before"]["N"]):
+                raise Violation("S9b", f"{name} is granted after its start_before")
 
-    def _is_sent_twice(self, name: str) -> bool:
-        ids = [id_of(request) for request in self.plan.requests]
-        return any(ids.count(id_of(each)) > 1 and name_of(each) == name for each in self.plan.requests)
+    def _check_lease(self, process: str, item: Item, rows: dict[str, Record]) -> None:
+        """S8: no lease takes a slot while a request waits that is not blocked."""
+        clock = self.now + self._acting[1]
+        waits = [
+            name
+            for name in self._known_waiting(process, item, rows)
+            if "skips" not in rows[name] and float(rows[name].get("start_before", {"N": "inf"})["N"]) > clock
+        ]
+        if waits and self.target_of(process) != NO_TARGET:
+            raise Violation("S8", f"a lease takes a slot before {waits[0]}")
+        self.grants = self.grants | {process: self.grants[process] + 1}
 
-    def unreported(self) -> str:
-        """S3b: a request that is still to be noted or reported as lost, since RequestQueue is empty."""
-        if self._queue()["messages"]:
-            return ""
-        for name in self.processes:
-            if left := _named(self._item(name)):
-                return min(left)
-            # In a timeless world the janitor's clock stands still.
-            if left := {each for each, note in _noted(self._item(name)).items() if "reported" not in note["M"]}:
-                return "" if self.timeless else min(left)
-        return ""
+    def _known_waiting(self, process: str, item: Item, rows: dict[str, Record]) -> list[str]:
+        """The queued requests that are not blocked, and were queued at the grant before."""
+        return [
+            name
+            for name, row in rows.items()
+            if "place" in row
+            and row["process_name"]["S"] == process
+            and name not in item.holders
+            and self.queued_at.get(name, self.grants[process]) < self.grants[process]
+            and (int(row["weight"]["N"]) if "weight" in row else item.default_weight) <= item.limit
+        ]
+
+    def _check_removed(self, name: str, holder: Holder, rows: dict[str, Record]) -> None:
+        """S7: an outcome is recorded before its slot is released. S1b: not before an aborted child has settled."""
+        row = rows.get(name)
+        executions, by_operator = self.services["stepfunctions"], self._acting[0] == "release"
+        was_redriven = name in executions and executions[name]["redrives"]
+        if holder.state == "RUNNING" and by_operator:
+            self.forced |= {name}
+        is_exempt = by_operator or was_redriven or holder.redriven
+        has_no_end = row is not None and row["state"]["S"] in ("QUEUED", "STARTED")
+        if holder.state == "RUNNING" and has_no_end and not is_exempt:
+            raise Violation("S7", f"{name} is released, and its row has no end")
+        child = self._child(name)
+        is_aborted = child is not None and not child["redrives"] and child["status"] in ("ABORTED", "TIMED_OUT")
+        if child is not None and is_aborted and self.now < child["stopped"] + self.plan.settle_seconds:
+            raise Violation("S1b", f"{name} is freed before the work of its child has settled")
 
     def _check_at_work(self, item: Item, granted: set[str]) -> None:
         """S1c: with each grant, the weights of what works and of what is granted stay within the limit.
 
-        A block counts until its lease ends, by its caller's clock and by each clock that differs by less than the skew.
-        In a timeless world the latest clock that has acted shows how much time has passed.
+        A block counts until its lease ends by its caller's clock, and by each clock that differs by less than the skew.
         """
-        working = {owner_of(run) for run in self._alive()}
-        working |= {name for name, child in self.services["children"].fields.items() if child["status"] in OPEN}
-        weights = [item.holders[name].weight for name in (working & item.holders.keys()) | granted]
+        weights = [item.holders[name].weight for name in (self._working() & item.holders.keys()) | granted]
         codes = {item.holders[name].code for name in granted}
         for caller, (until, weight) in self.blocks.items():
-            moment = max(self.now + self.ahead_of(caller), self.latest_clock - CLOCK_SKEW_SECONDS)
-            if moment < until and code_of(caller) not in codes:
+            if self.now + self.ahead_of(caller) < until and code_of(caller) not in codes:
                 weights.append(weight)
         if sum(weights) > item.limit:
             text = f"the weight at work is {sum(weights)}, the limit {item.limit}"
             raise Violation("S1c", f"{sorted(granted)} granted: {text}")
 
-    def _check_rate(self, process: str, rate: Rate) -> None:
-        """S11, with a start: in no time more than the rate allows, by the clock of the first and the latest clock."""
-        latest = self.now + max(*self.plan.ahead, *self.plan.leases, 0.0)
+    def _check_rate(self, process: str, rate: Rate, number: int) -> None:
+        """S11, with a grant: in no time more than the rate allows, by the clock of the first and the latest clock."""
+        latest = self.now + max(*self.plan.ahead, *self.plan.leases, 0.0, 0.0)
         # A call that arrives late begins no time: its sender's clock had shown an earlier one.
-        self.starts = (*self.starts, (process, self.now, self._shown))
+        self.starts = (*self.starts, *[(process, self.now, self._shown)] * number)
         of_process = [clock for name, _, clock in self.starts if name == process]
         for before, began in enumerate(of_process):
             allowed = rate.burst + (latest - began) * 1000 / rate.interval
-            if len(of_process) - before > allowed:
+            if len(of_process) - before > allowed + 1e-6:  # times are no multiples of a power of two
                 times = [at for name, at, _ in self.starts if name == process][before:]
                 raise Violation("S11", f"{process} starts at {times}, more than its rate {rate} allows")
 
     def ahead_of(self, name: str) -> float:
-        """The lead of the clock of a starter or of a lease's caller; 0 for other actors with a clock that runs."""
+        """The lead of the clock of an actor."""
         kind, _, number = name.partition(" ")
-        if kind == "starter":
-            return self.plan.ahead[int(number) - 1]
+        if kind in ("starter", "dispatcher"):
+            return self.plan.ahead[int(number) % len(self.plan.ahead)]
         return self.plan.leases[int(number)] if kind == "caller" else 0.0
 
-    def _note_to_wakes(self) -> None:
-        """Note since when requests wait that fit. Called before the clock moves."""
-        before, self._to_wake = self._to_wake, {}
-        for name in self.processes:
-            process = self._process(name)
-            first = process.first if process else None
-            if process and first and self._may_start(process, first.weight, first.token_bytes):
-                self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
-        for process, request, message in self._waiting():
-            handle = message["handle"]
-            registered = {each.receipt_handle for each in process.waiting.values()}
-            position = str(message["sequence"]).zfill(40), message["receives"]
-            weight = request.weight or process.default_weight
-            admits = process.admits(weight, request.priority, position, len(request.task_token))
-            if handle not in registered and admits and self._is_due(process):
-                self._to_wake[handle] = None, before.get(handle, (None, self.now))[1]
+    # Rows ----------------------------------------------------------------------------------------------------------
+
+    def _check_rows(self, before: dict[str, Record], rows: dict[str, Record]) -> None:
+        """S3: no row is lost, and each changes as _FOLLOWING permits. S5: a start has the order of its grant."""
+        for name, old in before.items():
+            row = rows.get(name)
+            if row is None or any(row.get(each) != old.get(each) for each in _KEPT):
+                raise Violation("S3", f"the row of {name} was {old}, and is {row}")
+            if row is not old:
+                self._check_row(name, old, row)
+
+    def _check_row(self, name: str, old: Record, row: Record) -> None:
+        was, state = old["state"]["S"], row["state"]["S"]
+        if state != was and state not in _FOLLOWING.get(was, ()):
+            raise Violation("S3", f"{name} was {was}, and is {state}")
+        if ("place" in row) != (state == "QUEUED"):
+            raise Violation("S3", f"{name} is {state}, and its place is {row.get('place')}")
+        if state != was and state in _WITHOUT_START and name in self._holders():
+            raise Violation("S3", f"{name} is {state}, and holds a slot")
+        if state != was and state == "SUCCEEDED" and not self._has_succeeded(name) and name not in self.redriven_at:
+            raise Violation("S3", f"{name} is SUCCEEDED, and its work is not")
+        if "granted" in row and "granted" not in old and name in self.granted:
+            given, expected = row["granted"]["S"], [granted_as(*each[:2]) for each in self.granted[name]]
+            # The grant of an old reservation, by some clock, is not known when it is started again.
+            is_young = self.now < self.granted[name][0][2] + code.AGE - CLOCK_SKEW_SECONDS
+            if given not in expected and (given or is_young):
+                raise Violation("S5", f"the start of {name} has the order {given}, its grant {expected}")
+
+    def _begin_work(self, execution: str, rows: dict[str, Record]) -> None:
+        """S3, at a confirm: its request has not ended, and no other attempt of it works or has succeeded."""
+        row = rows.get(execution)
+        if row is None:
+            raise Violation("S3", f"{execution} runs, and has no row")
+        if row["state"]["S"] not in ("QUEUED", "STARTED", "FAILED"):
+            raise Violation("S3", f"{execution} runs although it is {row['state']['S']}")
+        for name in self.worked - {execution}:
+            other = rows[name]
+            is_same = other["message_id"] == row["message_id"] and other["process_name"] == row["process_name"]
+            was_redriven = self.services["stepfunctions"][name]["redrives"]
+            if is_same and other["state"]["S"] != "REDRIVEN" and not was_redriven:
+                raise Violation("S3", f"{row['request_id']['S']} runs twice: as {name}, then as {execution}")
+        self.worked |= {execution}
+        if execution in self.cancelled:
+            raise Violation("S3", f"{execution} was cancelled, and runs")
+
+    # Work ----------------------------------------------------------------------------------------------------------
+
+    def _check_work(self) -> None:
+        """S1b: each run and each child has a slot of its own."""
+        holders = self._holders()
+        owners = [owner_of(run) for run in self._alive()]
+        for owner in filter(None, owners):
+            if owner not in holders:
+                raise Violation("S1b", f"a Glue run of {owner} is alive, and {owner} holds no slot")
+            if owners.count(owner) > 1:
+                raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
+        for name, child in self._children():
+            if child["status"] in OPEN and not child["redrives"] and name not in holders:
+                raise Violation("S1b", f"the child {name} runs, and {name} holds no slot")
 
     def _check_not_again(self, execution: str) -> None:
-        """S7, before a run is started: no run of the same request has succeeded."""
-        executions = self.services["stepfunctions"]
-        request = request_of(executions[execution]["input"])
-        succeeded = [owner_of(run) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"]
-        for owner in filter(None, succeeded):
-            if request_of(executions[owner]["input"]) == request:
-                raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
+        """S7, before work is started: no work of the same message has succeeded."""
+        rows = self._rows()
+        row = rows.get(execution)
+        for name, other in rows.items() if row else ():
+            is_same = row and other["message_id"] == row["message_id"] and other["state"]["S"] != "REDRIVEN"
+            if is_same and self._has_succeeded(name):
+                is_own = name == execution and self.target_of(process_of(name)) != JOB
+                if not is_own:  # the start of a child that exists is refused
+                    raise Violation("S7", f"{execution} starts its work although that of {name} has SUCCEEDED")
 
-    def _check_size(self, execution: str, request: dict[str, Any]) -> None:
-        """S1, when a workflow is started: its request has the weight of its slot, if that is still reserved."""
-        process = self._process(request["process"])
-        holder = process.holders.get(execution) if process else None
-        if process and holder and holder.weight != (request.get("weight") or process.default_weight):
-            raise Violation("S1", f"{execution} of weight {request.get('weight')} starts in a slot of {holder.weight}")
+    def _check_caller_waits(self, name: str) -> None:
+        """S9, without a fault: no work is done for a caller that timed out before the confirm."""
+        caller = fields_of(self.services["stepfunctions"][name]["input"]).get("caller")
+        if not self.faults and any(caller_of(token) == caller for token in self.left_early):
+            raise Violation("S9", f"the work of {name} begins, and its caller has timed out")
 
-    def _check_order(self, given: str) -> None:
-        request = request_of(given)
-        # A request that was sent twice may start from its second message if the first was dead-lettered.
-        number = self.groups.index(group_of(request))
-        last = self.order[number]
-        places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= last]
-        if request in self.removed:
-            return  # the messages after it were delivered while its starter was still working
-        if not places:
-            raise Violation("S5", f"{request} starts after {self.plan.requests[last]}, which was sent after it")
-        self.order = (*self.order[:number], places[0], *self.order[number + 1 :])
+    def _check_stopped(self, name: str) -> None:
+        """S10: only an own child is stopped, and none that was adopted."""
+        child = self.services["children"].get(name)
+        if child is None or child["status"] not in OPEN:
+            return
+        if self._child(name) is None:
+            raise Violation("S10", f"{name} of another workflow is stopped")
+        if name in self.adopted:
+            raise Violation("S10", f"{name}, which an operator has redriven, is stopped")
+
+    def _check_kept(self, attributes: Record) -> None:
+        """S3: no request is kept whose child has succeeded, or was redriven before it was read.
+
+        That is known while the slot is held, and from the error of a child that could not be read.
+        """
+        name = attributes["execution_name"]["StringValue"]
+        if not self._is_confirmed(name) and attributes["error"]["StringValue"] != CHILD_TOO_LARGE:
+            return
+        child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
+        if child and self._has_succeeded(name) and "reads" not in self.denied:
+            raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")
+        by_workflow = attributes["kept_by"]["StringValue"] == "workflow"
+        if by_workflow and child and child["status"] in OPEN and self.now - redriven_at > _READ_TO_KEPT:
+            raise Violation("S3", f"{name} is kept, and its child, which an operator has redriven, runs")
+
+    def _check_closed(self, execution: str, status: str) -> None:
+        """S3: a workflow that has succeeded has recorded it, and so has its child."""
+        row = self._rows().get(execution)
+        if status != "SUCCEEDED":
+            return
+        if row is None or row["state"]["S"] != "SUCCEEDED":
+            raise Violation(
+                "S3", f"{execution} has SUCCEEDED, and its row is {row['state']['S'] if row else 'missing'}"
+            )
+        child = self._child(execution)
+        if self._is_machine(execution) and (child is None or child["status"] != "SUCCEEDED"):
+            raise Violation("S3", f"{execution} has SUCCEEDED without its child")
+
+    def _check_answer(self, actor: str, question: Question, how: str) -> None:
+        """S9: the workflow answers after the release, and an answer states how the work has ended.
+
+        The janitor knows that a child has succeeded only while the slot is held.
+        """
+        token = question.parameters["taskToken"]
+        task = self.services["tasks"].get(token)
+        if how in _UNDONE or task is None or task["status"] != "WAITS":
+            return
+        names, executions = self._executions_of(token), self.services["stepfunctions"]
+        if actor.startswith("workflow ") and self._is_confirmed(actor.removeprefix("workflow ")):
+            raise Violation("S9", f"{token} is answered while {actor} holds a slot")
+        has_succeeded = question.operation == "send_task_success"
+        ended_well = {name for name in names if self._has_succeeded(name)}
+        if has_succeeded and not ended_well and not any(child["redrives"] for _, child in self._children()):
+            raise Violation("S9", f"{token} is answered with success, and no work has succeeded")
+        # A status event may settle an execution that an operator redrives meanwhile, and whose request is queued again.
+        if any(executions[name]["redrives"] for name in names):
+            return
+        if question.parameters.get("error") == "CallerGone":
+            raise Violation("S9", f"{token} waits, and counts as gone")
+        if has_succeeded or "reads" in self.denied:
+            return
+        known = {name for name in names if not actor.startswith(("starter", "dispatcher"))}
+        known = {name for name in known if actor.startswith("workflow ") or self._is_confirmed(name)}
+        # A workflow that could not find its run has kept the request as failed, and the janitor answers so.
+        known -= {name for name in names if executions[name]["error"] == REQUEST_FAILED}
+        if known & ended_well:
+            raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
+
+    # Time ----------------------------------------------------------------------------------------------------------
 
     def _check_in_time(self) -> None:
         """The bounds in time, counted from the last fault. Called after the clock has moved."""
-        if not self.suspended_actor:
-            self._check_freed()
-            self._check_woken()
-            self._check_settled()
-            self._check_reported()
+        if self.suspended_actor or not self.plan.first_run:
+            return
+        self._check_freed()
+        self._check_started()
+        for name in self._unsettled() if self.denied else ():
+            late = self.now - max(self.services["stepfunctions"][name]["stopped"] + GRACE, self.disturbed_at)
+            if late > 3 * PERIOD and name not in self._holders():
+                raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
+        for name in () if "reads" in self.denied else self._not_adopted():
+            late = self.now - max(self.redriven_at[name], self.disturbed_at)
+            if late > 2 * PERIOD:
+                raise Violation("S1b", f"{name} was redriven, and holds no slot for {late:.0f} s")
+
+    def _check_started(self) -> None:
+        """S6: what may start, or must leave, does so within seconds, and after a fault with the janitor's next run.
+
+        A reservation must first be old, and a request of a malformed item waits until it is repaired.
+        """
+        overdue = "" if self.is_malformed else self.overdue()
+        self.overdue_since = self.overdue_since if overdue and overdue == self.was_overdue else self.now
+        self.was_overdue = overdue
+        late = self.now - max(self.overdue_since, self.disturbed_at, self.outage_until)
+        most = 2 * PERIOD + code.AGE if self.faults or not self.plan.has_doorbell else PERIOD / 2
+        if overdue and late > most:
+            raise Violation("S6", f"{overdue} and nothing has happened for {late:.0f} s")
 
     def _check_freed(self) -> None:
-        """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
+        """S4: a janitor run stops a dead holder's work, and the two janitor runs after its end free the slot."""
         executions = self.services["stepfunctions"]
         for name, holder in self._holders().items():
             if holder.is_lease:
@@ -245,166 +382,135 @@ class SlotsProperties(SlotsState):
                 if late > PERIOD:
                     raise Violation("S4", f"the lease {name} has expired, and its slot was not freed for {late:.0f} s")
                 continue
-            if stepfunctions.is_open(executions, name):
+            if holder.state == "RESERVED" or stepfunctions.is_open(executions, name):
                 continue
-            dead = float(holder.since)  # also for a reservation of an execution that closed long ago
-            dead = max(dead, executions[name]["stopped"]) if name in executions else dead
+            dead = max(float(holder.since), executions[name]["stopped"] if name in executions else 0)
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            if self.is_unreadable(name) and holder.state == "RUNNING":
+            if self.is_unreadable(name):
                 if late > 2 * PERIOD and not self.unreadable:
                     raise Violation("S4", f"{name} is dead, its work may not be read, and no janitor run reports it")
-                continue
-            if is_state_machine(self.target_of(name.rpartition("-")[0])):
-                self.check_child_freed(name, holder, dead)
-                continue
-            runs = [run for run in self.services["glue"][JOB]["runs"] if owner_of(run) == name]
-            if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
-                if late > PERIOD:
-                    raise Violation("S4", f"{name} is dead, and its Glue run was not stopped for {late:.0f} s")
-            elif all(run["state"] not in glue.ALIVE for run in runs):
-                late = self.now - max(dead + GRACE, self.disturbed_at, *(run["ended"] for run in runs))
-                if late > 2 * PERIOD:
-                    raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
-                self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+            elif self._is_machine(name):
+                self._check_child_freed(name, dead)
+            else:
+                self._check_run_freed(name, dead)
 
-    def _check_reported(self) -> None:
-        """S3b: while RequestQueue is empty, each name becomes a note, and each note is reported or dropped."""
-        if self._queue()["messages"]:
-            self.left_queue_at = self.now
-        for process in filter(None, map(self._process, self.processes)) if self.unreported() else ():
-            due = [each.back_at or 0 for each in process.named.values()]
-            due += [each.noted for each in process.lost.values() if each.reported is None]
-            late = self.now - max([each + SETTLED_SECONDS for each in due], default=self.now)
-            late = min(late, self.now - max(self.left_queue_at, self.disturbed_at, self.outage_until))
+    def _check_run_freed(self, name: str, dead: float) -> None:
+        runs = [run for run in self.services["glue"][JOB]["runs"] if owner_of(run) == name]
+        if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
+            late = self.now - max(dead + GRACE, self.disturbed_at)
+            if late > PERIOD:
+                raise Violation("S4", f"{name} is dead, and its Glue run was not stopped for {late:.0f} s")
+        elif all(run["state"] not in glue.ALIVE for run in runs):
+            ended = max([run["ended"] for run in runs], default=0)
+            late = self.now - max(dead + GRACE, self.disturbed_at, ended)
             if late > 2 * PERIOD:
-                raise Violation("S3b", f"a lost request of {process.name} was not reported for {late:.0f} s")
+                raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
+            self._check_freed_by_event(name, dead, ended)
 
-    def _check_settled(self) -> None:
-        """S3: what may not be read or answered keeps no request from being settled, once its slot is free."""
-        holders, executions = self._holders(), self.services["stepfunctions"]
-        for name in self._unsettled() if self.denied else ():
-            late = self.now - max(executions[name]["stopped"] + GRACE, self.disturbed_at)
-            if late > 3 * PERIOD and name not in holders:
-                raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
-
-    def check_child_freed(self, name: str, holder: Holder, dead: float) -> None:
-        """S4 for a dead holder whose target is a state machine."""
-        raise NotImplementedError
+    def _check_child_freed(self, name: str, dead: float) -> None:
+        child = self._child(name)
+        if child is not None and child["status"] in OPEN:
+            late = self.now - max(dead + GRACE, self.disturbed_at, self.redriven_at.get(name, 0))
+            if late > PERIOD and not child["redrives"]:
+                raise Violation("S4", f"{name} is dead, and its child was not stopped for {late:.0f} s")
+            return
+        settles = self.plan.settle_seconds if child is not None and child["status"] != "FAILED" else 0
+        ended = child["stopped"] + settles if child is not None else 0
+        late = self.now - max(dead + GRACE, self.disturbed_at, ended)
+        if late > 2 * PERIOD:
+            raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
+        if name not in self.redriven_at:
+            self._check_freed_by_event(name, dead, ended)
 
     def _check_freed_by_event(self, name: str, dead: float, ended: float) -> None:
         """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll."""
         if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
             return
-        gap = CHECK_GAP + STEP
+        gap = CHECK_GAP + 10
         late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
         if late > 0:
             raise Violation("S4", f"{name} is dead, its event arrived, and its slot is free {late:.0f} s too late")
 
-    def _check_woken(self) -> None:
-        """S6: the next janitor run wakes the request whose turn it is, if it fits, or clears its registration.
-
-        A message of a lower priority becomes visible at the end of a turn, so at the clock's next step.
-        A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
-        its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
-        """
-        sent_at = {message["handle"]: message["sent_at"] for message in self._queue()["messages"]}
-        for handle, (registration, since) in self._to_wake.items():
-            late = self.now - max(since, self.disturbed_at)
-            bound: float = PERIOD
-            if registration is not None and higher(registration.priority):
-                bound += STEP
-            if registration is None and (deferred := self.deferred.get(handle)) is not None:
-                late = min(late, self.now - deferred)
-                bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
-            elif registration is None:
-                bound = hide_seconds(since - sent_at.get(handle, since), code.VISIBILITY) + STEP
-            if late > bound:
-                raise Violation("S6", f"{handle} waits although it fits, for {late:.0f} s")
-
-    def overlooked(self) -> str:
-        """S6: a waiting request that fits and whose turn it is, while no actor works; empty if there is none.
-
-        Without a fault, no message needs the end of its hiding time to start or to be dead-lettered. A registration
-        whose message was removed keeps others out until the next janitor run. A message that a fault has left without
-        a registration comes back when its hiding time ends, and the next janitor run corrects all else. A message whose
-        wake a turn has delayed comes back at the end of the turn.
-        """
-        if self.actors:
-            return ""
-        if self.faults or self.removed:
-            if not self.timeless:
-                return ""  # see _check_woken
-            for name in self.processes:
-                process = self._process(name)
-                first = process.first if process else None
-                if process and first and self._may_start(process, first.weight, first.token_bytes):
-                    return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
-        if self.faults:
-            return ""
-        seen: set[str] = set()
-        for process, request, message in self._waiting():
-            if request.execution_name in process.cancelled:
-                return f"{message['id']} is cancelled and waits, and no actor will wake it"
-            if process.name in seen or self.is_blocked(message):
-                continue
-            seen.add(process.name)
-            first = process.first
-            if self.removed and first and first.execution != request.execution_name:
-                continue  # kept out by a registration without a message, until that would fit
-            is_delayed = message["visible_at"] <= self.now + items.TURN_SECONDS
-            if self._fits(process, request) and self._is_due(process) and not is_delayed:
-                return f"{message['id']} waits although it fits, and no actor will wake it"
-        return ""
+    # The end -------------------------------------------------------------------------------------------------------
 
     def check_end(self) -> None:
-        if name := self.unreported():
-            raise Violation("S3b", f"the message of {name} is gone, and nothing reports it")
-        if self._holders():
-            raise Violation("S4", f"{sorted(self._holders())} hold slots, and no actor will free them")
-        executions = self.services["stepfunctions"]
-        left = [message["id"] for message in self._queue()["messages"] if not self.is_blocked(message)]
-        if left:
-            raise Violation("S3", f"{left} are still on the queue")
-        dead = {request_of(message["body"]) for message in self.services["sqs"][code.DEAD_LETTERS]["messages"]}
-        kept = {
-            message["attributes"]["execution_name"]["StringValue"]
-            for message in self.services["sqs"][FAILED]["messages"]
+        if self.actors:
+            raise Violation("END", f"{sorted(self.actors)} wait")
+        if left := [name for name, holder in self._holders().items() if not self._is_kept_for_operator(name, holder)]:
+            raise Violation("S4", f"{sorted(left)} keep their slots")
+        if self.messages(code.REQUESTS):
+            raise Violation("S3", "messages are left on RequestQueue")
+        if what := self.left():
+            raise Violation("S3", what)
+        for row in self._rows().values():
+            self._check_ended(row)
+        self._check_accounted()
+        for token, task in self.services["tasks"].fields.items():
+            is_left = self._is_queued(token) or bool(self.forced & {*self._executions_of(token)})
+            if task["status"] == "WAITS" and "answers" not in self.denied and not is_left:
+                raise Violation("S9", f"{token} waits, and no actor will answer it")
+        queues = (FAILED, code.DEAD_LETTERS)
+        texts = [message["body"] for message in self.messages(*queues)]
+        texts += [execution["input"] for execution in self.services["stepfunctions"].fields.values()]
+        if any("token-" in text for text in texts):
+            raise Violation("S9", "a token is where an operator reads it")
+
+    def _is_kept_for_operator(self, name: str, holder: Holder) -> bool:
+        return not holder.is_lease and self.is_unreadable(name)
+
+    def _is_queued(self, token: str) -> bool:
+        """Whether the request of a caller is blocked or paused, or its process was removed."""
+        rows = [row for row in self._rows().values() if row.get("task_token", {"S": ""})["S"] == token]
+        return any("place" in row or self._process(row["process_name"]["S"]) is None for row in rows)
+
+    def _check_ended(self, row: Record) -> None:
+        """S3: how a request of the plan may end."""
+        request, state = self._sent(row), row["state"]["S"]
+        process = self._process(request.process)
+        weight = int(row["weight"]["N"]) if "weight" in row else process.default_weight if process else 1
+        if state == "QUEUED" and process and (process.paused or weight > process.slot_limit):
+            return
+        code_given = row.get("code", {"S": ""})["S"]
+        allowed = {
+            "SUCCEEDED": True,
+            "FAILED": True,
+            "REDRIVEN": True,
+            "RETURNED": True,
+            "SKIPPED": request.skips,
+            "TOO_LATE": request.deadline is not None,
+            "CANCELLED": request.id in self.plan.cancels,
+            "REJECTED": self._may_be_rejected(row, code_given),
         }
-        started = {request_of(execution["input"]) for execution in executions.fields.values()}
-        waiting = {request_of(message["body"]) for message in self._queue()["messages"]}  # blocked requests
-        rows = self.services["dynamodb"][code.SETTLED].fields.values()
-        skipped = {(row["request_id"]["S"], int(row["attempt"]["N"])) for row in rows if "skipped_at" in row}
-        for request in set(self.plan.requests) - self.removed:
-            if request not in started and request not in dead | waiting and (id_of(request), 1) not in skipped:
-                raise Violation("S3", f"request {request} was neither started nor dead-lettered")
-        bodies = [json.loads(message["body"]) for message in self.services["sqs"][code.DEAD_LETTERS]["messages"]]
-        ended = skipped | {(body["request_id"], body.get("attempt", 1)) for body in bodies}
-        for name in self._unsuccessful():
-            request = json.loads(executions[name]["input"])
-            caller = request.get("caller", "")
-            again = execution_name(request["process"], request["request_id"], request["attempt"] + 1, caller)
-            is_again = again in executions or (request["request_id"], request["attempt"] + 1) in ended
-            if name not in kept and not is_again and not self.has_succeeded(name):
-                raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
+        if not allowed.get(state):
+            raise Violation("S3", f"{row['request_id']['S']} is {state} {code_given}")
+        name = row["execution"]["S"]
+        if state in _WITHOUT_START and name in self.worked:
+            raise Violation("S3", f"{name} is {state}, and its work has begun")
+        if state == "SUCCEEDED" and name not in self.worked:
+            raise Violation("S3", f"{name} is SUCCEEDED, and its work has not begun")
 
+    def _may_be_rejected(self, row: Record, given: str) -> bool:
+        request_id = row["request_id"]["S"]
+        return {
+            "InvalidExecution": request_id in self.plan.rejects,
+            "UnknownProcess": bool(self.plan.replacements),
+            "LeasesOnly": bool(self.plan.target),
+            "RequestIdReused": "#" in row["execution"]["S"],
+            "NameTaken": False,
+        }.get(given, False)
 
-def _named(item: Record) -> set[str]:
-    """The executions of the waiting requests that an item names."""
-    entries = item.get("waiting", _NONE)["M"].fields.values()
-    return {entry["M"]["execution"]["S"] for entry in entries if "execution" in entry["M"]}
-
-
-def _noted(item: Record) -> dict[str, Record]:
-    return item.get("lost", _NONE)["M"].fields  # type: ignore[no-any-return]
-
-
-@cache
-def _priority_of(execution: str, requests: tuple[str, ...], callers: str) -> Priority:
-    """The priority of a request, by its execution's name; the highest, if requests of several have its id."""
-    for attempt in range(1, 100):
-        for priority in PRIORITIES:
-            for request in requests:
-                is_of_it = group_of(request) == message_group(process_of(request), priority)
-                if is_of_it and execution in (name_of(request, callers, attempt), name_of(request, "", attempt)):
-                    return priority
-    raise AssertionError(execution)
+    def _check_accounted(self) -> None:
+        """S3: each message has a row, or is a dead letter, and each failed request is kept."""
+        rows = self._rows()
+        for request in self.plan.requests:
+            names = {row["request_id"]["S"] for row in rows.values() if row["process_name"]["S"] == request.process}
+            if request.id not in names:
+                raise Violation("S3", f"request {request.id} has no row")
+        kept = {message["attributes"]["execution_name"]["StringValue"] for message in self.messages(FAILED)}
+        for name, row in rows.items():
+            if row["state"]["S"] == "FAILED" and name not in kept and not self._has_succeeded(name):
+                raise Violation("S3", f"{name} has failed, and is not kept")
+            if row["state"]["S"] in ("RETURNED", "REDRIVEN"):
+                again = [each for each in rows.values() if each["message_id"] == row["message_id"]]
+                if not any(int(each["attempt"]["N"]) > int(row["attempt"]["N"]) for each in again):
+                    raise Violation("S3", f"{name} is {row['state']['S']}, and has no next attempt")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,221 +11,178 @@ from typing import Any, NamedTuple
 
 from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
-from slotkeeper.slots.process import Process, WaitingRequest, read_process
+from slotkeeper.slots.plan import NoRoom
+from slotkeeper.slots.plan import Plan as Planned
+from slotkeeper.slots.plan import plan as plan_starts
+from slotkeeper.slots.process import Process, read_process
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import (
-    Delivery,
-    Request,
-    caller_of,
-    execution_name,
-    message_group,
-    parse_request,
-)
-from slotkeeper.slots.work import MARKER
+from slotkeeper.slots.request import Priority, caller_of, execution_name
+from slotkeeper.slots.request_table import read_queued
+from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
-from tests.simulation.aws.stepfunctions import OPEN
+from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, freeze, record, thaw
+from tests.simulation.slots_actors import REQUESTS
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
-from tests.simulation.worlds import BEGINNING, Actor, Choice, World
+from tests.simulation.workflow import BELLS, FAILED, ROWS, SLOTS
+from tests.simulation.worlds import BEGINNING, World
 
 PROCESS, SECOND, JOB = "p", "q", "job"
-_ORDER = {"high": 0, "": 1, "low": 2}  # of message groups' suffixes
-STEP = 10  # seconds: the clock's step, so that schedules share times
 LAG = 30  # seconds: the latest arrival of a call after its sender gave up, and the largest lag of a read
 PERIOD, GRACE, CHECK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
-LATER = 2 * 86400.0  # seconds: the lead of the janitor's clock in a timeless world while other actors are frozen
+TIMEOUT = code.AGE - 2  # seconds, of the functions that dispatch
+
+
+class Sent(NamedTuple):
+    """A request of a plan.
+
+    Attributes:
+        deadline: `start_before`, in seconds after the beginning.
+        caller: whether it carries a task token.
+        other: whether its content differs from that of another request with its id.
+    """
+
+    id: str
+    priority: Priority = "normal"
+    weight: int | None = None
+    skips: bool = False
+    deadline: float | None = None
+    caller: bool = False
+    other: bool = False
+    process: str = PROCESS
+
+    @property
+    def token(self) -> str:
+        return f"token-{self.id}" if self.caller else ""
+
+    @property
+    def execution(self) -> str:
+        """The name of its first attempt."""
+        return execution_name(self.process, self.id, 1, caller_of(self.token))
+
+    def body(self, takes_input: bool) -> str:
+        """The body of its message."""
+        fields: dict[str, Any] = {"process": self.process, "request_id": self.id, "priority": self.priority}
+        if self.weight is not None:
+            fields["weight"] = self.weight
+        if self.skips:
+            fields["when_busy"] = "skip"
+        if self.deadline is not None:
+            fields["start_before"] = datetime.fromtimestamp(BEGINNING + self.deadline, UTC).isoformat()
+        if self.caller:
+            fields["task_token"] = self.token
+        if self.other:
+            fields["input" if takes_input else "arguments"] = {"--other": "arguments"}
+        return json.dumps(fields)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a world.
+    """What happens in a world.
 
     Attributes:
-        requests: the requests in the order of sending, each as an id of one character: "a". A sign before it
-            is the priority: "+a" is high, "-a" low. A digit after it is the weight: "a3". An id that occurs twice is a
-            request that is sent twice, and an id with a star at the end is another request under that id. A capital id
-            is a request of a second process, in the same table and with the same job.
+        requests: in the order of sending.
         limit: the first limit of the process. The second process has limit 1.
         default_weight: of both processes.
-        limits: the limits that an operator sets later, in this order. 0 pauses the process, -1 resumes it.
+        limits: that an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
         cancels: the ids of the requests that an operator cancels at any time, in this order.
-        removals: how many messages that a starter has received leave the queue at any time: by a purge, at the end of
-            their retention, or into SQS's own dead-letter queue.
-        replacements: how often an operator removes the process while it is paused, and adds it again with `limit`. Only
-            with one starter: of two starters with the same message, one may dead-letter it in between, and the other
-            start it.
-        starters: the most concurrent invocations of the starter.
-        janitor_runs: how many janitor runs may begin while other actors work, in a timeless world and without a fault.
-            With 0, status events also arrive only when no actor works.
-        janitor_ahead: the faults include a janitor run whose clock is ahead, as if the other actors had been frozen.
-        job_limit: the most concurrent runs that Glue allows.
-        run_seconds: how long Glue's runs take, in turn.
+        frees: how many reservations an operator frees, at any time.
+        again: the ids of the requests that an operator queues again after they have failed.
+        replacements: how often an operator removes the process while it is paused, and adds it again with `limit`.
+        batch: whether one invocation receives all messages of a group.
+        dispatchers: how many doorbells are answered at the same time.
+        has_doorbell: whether DispatchQueue has its event source.
+        rejects: the ids of the requests whose input Step Functions refuses.
+        janitor_runs: how many janitor runs may begin while other actors work.
+        first_run: seconds until the first of the janitor's scheduled runs. 0: a run only begins when nothing else can
+            happen, and it has something to do.
+        containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
+            container.
+        rate: of both processes.
+        ahead: seconds by which the clocks of starters and dispatchers are ahead, in turn.
+        leased: seconds from the beginning for which a lease holds a slot whose caller has died; 0: none does.
+        leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
+        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is
+            negative: such a block runs for so many seconds, and may overrun its lease of a minute.
+        lease_wait: seconds for which a caller waits for a slot.
+        machines: the processes whose target is a state machine.
+        target: of the first process, if it is neither JOB nor CHILD.
+        settle_seconds: of state machines.
+        timeout_minutes: of both processes; the stack's parameter if 0.
+        wrong_kind: a request with `other` has an input for a Glue job, or arguments for a state machine.
+        run_seconds: how long Glue's runs and children take, in turn. Empty: they end at any time.
+        fails: every `fails`-th run fails; none if 0.
         stop_seconds: how long Glue takes to stop a run.
+        job_limit: the most concurrent runs that Glue allows.
         lag: seconds for which an ended run still counts towards `job_limit`.
-        first_run: seconds until the janitor's first scheduled run.
         page: the most runs on a page of GetJobRuns.
         others: how many runs of the same job other users start, at any time.
-        fails: every `fails`-th Glue run fails; none if 0.
-        machines: the processes whose target is a state machine.
-        settle_seconds: of these.
-        callers: the ids of the requests that carry a task token.
         leaves: how many callers may time out, at any time.
         refusals: how many answers to callers Step Functions refuses before it accepts one.
-        timeout_minutes: of both processes; the stack's parameter if 0.
-        wrong_kind: a request with a star has an input for a Glue job, or arguments for a state machine.
-        target: of the first process, if it is neither JOB nor CHILD.
         denials: the calls that a role or a key may deny from a moment on, without an end: "starts" of the work, its
             "reads", which include its stops, and "answers" to callers.
         denied: the kinds that are denied from the beginning.
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
         large_outputs: the output of a child is above the limit of a task's result.
-        skips: the ids of the requests that are skipped if they cannot start.
-        deadlines: the ids of the requests that start before a time.
-        deadline: that time, in seconds after the beginning.
         damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
             repaired at any time later.
-        containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
-            container. Not for timeless worlds, where the lead of the janitor's clock changes.
-        lax: SQS hides a message although it is visible again.
-        starters_read_first: the starters treat the process as one with many holders, and read before they write.
-        event_steps: sending an event is a step, which may fail, and before which other actors may act. Otherwise it
-            happens immediately. No actor depends on its effect.
-        events_lost: no status event reaches the janitor.
-        leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
-        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is
-            negative: such a block runs for so many seconds, and may overrun its lease of a minute.
-        lease_wait: seconds for which a caller waits for a slot.
-        rate: of both processes. Not for timeless worlds, in which no start becomes due.
-        ahead: for each starter the seconds by which its clock is ahead.
-        aim: restricts the faults to "deaths" of workflows and calls of the janitor, to "wakes", to "answers" to
-            callers, to "denials" and deaths of workflows, to failed "polls", to "ends" of children and of workflows, to
-            deaths and "redrives" of workflows, or to starts of children that arrive "late" and deaths meanwhile; no
-            restriction if empty.
+        event_steps: sending an event is a step, which may fail, and before which other actors may act.
+        events_lost: no status event reaches its function.
+        aim: restricts the faults; see `SlotsWorld._is_aimed_at`.
     """
 
-    requests: tuple[str, ...] = ("a", "b", "c")
+    requests: tuple[Sent, ...] = (Sent("a"),)
     limit: int = 1
+    default_weight: int = 1
     limits: tuple[int, ...] = ()
     cancels: tuple[str, ...] = ()
+    frees: int = 0
+    again: tuple[str, ...] = ()
     replacements: int = 0
-    starters: int = 2
-    janitor_runs: int = 1
-    default_weight: int = 1
-    removals: int = 0
-    lax: bool = False
-    starters_read_first: bool = False
-    event_steps: bool = True
-    events_lost: bool = False
+    batch: bool = False
+    dispatchers: int = 1
+    has_doorbell: bool = True
+    rejects: tuple[str, ...] = ()
+    janitor_runs: int = 0
+    first_run: int = 0
+    containers: int = 0
+    rate: Rate | None = None
+    ahead: tuple[float, ...] = (0.0,)
+    leased: int = 0
     leases: tuple[float, ...] = ()
     blocks: tuple[int, ...] = (0,)
     lease_wait: int = 0
-    rate: Rate | None = None
-    ahead: tuple[float, ...] = (0.0, 0.0)
-    aim: str = ""
-    janitor_ahead: bool = True
-    job_limit: int = 100
-    page: int = glue.LARGEST_PAGE
-    others: int = 0
-    fails: int = 0
-    run_seconds: tuple[int, ...] = (60, 120, 1800)
-    stop_seconds: int = 0
-    lag: int = 0
-    first_run: int = PERIOD
-    containers: int = 0
     machines: tuple[str, ...] = ()
+    target: str = ""
     settle_seconds: int = 0
-    callers: str = ""
-    leaves: int = 0
-    refusals: int = 0
     timeout_minutes: int = 0
     wrong_kind: bool = False
-    target: str = ""
+    run_seconds: tuple[int, ...] = ()
+    fails: int = 0
+    stop_seconds: int = 0
+    job_limit: int = 100
+    lag: int = 0
+    page: int = glue.LARGEST_PAGE
+    others: int = 0
+    leaves: int = 0
+    refusals: int = 0
     denials: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     namesakes: int = 0
     child_redrives: int = 0
     large_outputs: bool = False
-    skips: str = ""
-    deadlines: str = ""
-    deadline: int = 0
     damages: int = 0
+    event_steps: bool = False
+    events_lost: bool = False
+    aim: str = ""
 
 
 # The item of a removed process.
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
 _NO_VERSION = Item("", 0, 0, {})
-_SIGNS = {"+": "high", "-": "low"}
-
-
-def id_of(request: str) -> str:
-    """The id of one of a plan's requests."""
-    return next(character for character in request if character.isalpha())
-
-
-def process_of(request: str) -> str:
-    """The process of one of a plan's requests."""
-    return SECOND if request.isupper() else PROCESS
-
-
-def arguments_of(request: str) -> dict[str, str]:
-    """The arguments of one of a plan's requests."""
-    return {"--other": "arguments"} if request.endswith("*") else {}
-
-
-def body_of(request: str, plan: Plan) -> str:
-    """The message body of one of a plan's requests."""
-    fields: dict[str, Any] = {"process": process_of(request), "request_id": id_of(request)}
-    arguments = arguments_of(request)
-    takes_input = (process_of(request) in plan.machines) != plan.wrong_kind
-    fields |= {"input" if takes_input else "arguments": arguments} if arguments else {}
-    fields |= {"task_token": token} if (token := token_of(request, plan.callers)) else {}
-    fields |= {"when_busy": "skip"} if id_of(request) in plan.skips else {}
-    if id_of(request) in plan.deadlines:
-        fields["start_before"] = datetime.fromtimestamp(BEGINNING + plan.deadline, UTC).isoformat()
-    fields |= {"priority": _SIGNS[request[0]]} if request[0] in _SIGNS else {}
-    fields |= {"weight": int(character) for character in request if character.isdigit()}  # noqa: B035
-    return json.dumps(fields)
-
-
-def token_of(request: str, callers: str) -> str:
-    """The task token of one of a plan's requests; empty if it has no caller."""
-    return f"token-{id_of(request)}" if id_of(request) in callers else ""
-
-
-def name_of(request: str, callers: str = "", attempt: int = 1) -> str:
-    """The name of the execution of one of a plan's requests."""
-    return execution_name(process_of(request), id_of(request), attempt, caller_of(token_of(request, callers)))
-
-
-def group_of(request: str) -> str:
-    """The message group of one of a plan's requests."""
-    return message_group(process_of(request), _SIGNS.get(request[0], "normal"))
-
-
-@cache
-def request_of(given: str) -> str:
-    """The plan's request in an execution's input or a message's body."""
-    fields = json.loads(given)
-    sign = {priority: sign for sign, priority in _SIGNS.items()}.get(fields.get("priority"), "")
-    return f"{sign}{fields['request_id']}{fields.get('weight', '')}" + "*" * bool(
-        fields.get("arguments") or fields.get("input")
-    )
-
-
-@cache
-def _parsed(body: str, group: str) -> Request:
-    """The request of a message."""
-    return parse_request(Delivery("", body, group, "", "0", 1, 0))
-
-
-@cache
-def _name_in(body: str) -> str:
-    """The name of the execution of a message. A dead letter's message group is its own."""
-    fields = json.loads(body)
-    return _parsed(body, message_group(fields["process"], fields.get("priority", "normal"))).execution_name
 
 
 class StatusEvent(NamedTuple):
@@ -238,24 +194,16 @@ class StatusEvent(NamedTuple):
     due: float
 
 
-_messages: dict[Any, tuple[list[Record], list[Record]]] = {}
 _alive: dict[Record, list[Record]] = {}
 _read: dict[Record, Process] = {}
 _versions: dict[Record, Item] = {}
-right_steps: set[Any] = set()  # the writes of a process's item that the judge has accepted
-
-# How often callers took over an expired lease, and how often the condition of the write refused it.
-take_overs: Counter[str] = Counter()
+_planned: dict[tuple[Any, ...], Planned] = {}
 
 
 def forget() -> None:
-    """Clear the caches, to bound memory, and the counts."""
-    take_overs.clear()
-    _messages.clear()
-    _alive.clear()
-    _read.clear()
-    _versions.clear()
-    right_steps.clear()
+    """Clear the caches, to bound memory."""
+    for cached in (_alive, _read, _versions, _planned):
+        cached.clear()
 
 
 def version_of(item: Record) -> Item:
@@ -266,100 +214,132 @@ def version_of(item: Record) -> Item:
     return known
 
 
+@cache
+def fields_of(given: str) -> dict[str, Any]:
+    """The fields of an execution's input."""
+    return json.loads(given)  # type: ignore[no-any-return]
+
+
+def owner_of(run: Record) -> str:
+    """The execution that a run belongs to; empty for a run of another user."""
+    return str(run["arguments"].get(MARKER, ""))
+
+
+def process_of(execution: str) -> str:
+    """The process in an execution's name."""
+    return execution.rpartition("-")[0]
+
+
 class SlotsState(World):
     """The services of one process or two, and the world's notes."""
 
-    def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
-        super().__init__(timeless=timeless)
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self.plan = plan
-        limits = {PROCESS: plan.limit} | {process_of(request): 1 for request in plan.requests if request.isupper()}
-        items = [
-            {
-                "process_name": {"S": name},
-                "slot_limit": {"N": str(limit)},
-                "slots_in_use": {"N": "0"},
-                "holders": {"M": {}},
-                "waiting": {"M": {}},
-                "target": {"S": self.target_of(name)},
-                "run_settings": {"M": self.settings_of(name)},
-                **({"queue_url": {"S": REQUESTS}} if plan.leases else {}),
-                **({"default_weight": {"N": str(plan.default_weight)}} if plan.default_weight > 1 else {}),
-                **({"rate": plan.rate.item, "next_start": {"N": "0"}} if plan.rate else {}),
-            }
-            for name, limit in limits.items()
-        ]
-        queues = {
-            REQUESTS: sqs.queue(code.VISIBILITY, fifo=True, lax=plan.lax),
-            code.DEAD_LETTERS: sqs.queue(fifo=True),
-            FAILED: sqs.queue(),
-        }
+        self.processes = tuple(dict.fromkeys((PROCESS, *(request.process for request in plan.requests))))
         self.services = {
-            "dynamodb": dynamodb.tables(slots=items, settled=[]),
-            "sqs": record(queues),
+            "dynamodb": dynamodb.tables(slots=map(self._new_item, self.processes), requests=[], settled=[]),
+            "sqs": record(
+                {
+                    REQUESTS: sqs.queue(code.VISIBILITY, fifo=True),
+                    BELLS: sqs.queue(code.VISIBILITY),
+                    code.DEAD_LETTERS: sqs.queue(fifo=True),
+                    FAILED: sqs.queue(),
+                }
+            ),
             "stepfunctions": stepfunctions.executions(),
             "children": stepfunctions.executions(),
-            "tasks": tasks.tasks(*filter(None, (token_of(request, plan.callers) for request in plan.requests))),
+            "tasks": tasks.tasks(*filter(None, (request.token for request in plan.requests))),
             "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
             **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }
         if not plan.event_steps:
-            self.immediate |= {"events", "cloudwatch"}
-        self.operations = plan.limits
-        self.newest: tuple[int | None, int | None] = (None, None)  # given by the operator: a limit; a pause or resume
-        self.cancels = plan.cancels
-        self.removals = plan.removals
-        self.removed: frozenset[str] = frozenset()  # requests whose message has left the queue
-        self.replacements = plan.replacements
-        self.others = plan.others
+            self.immediate |= {"events", "cloudwatch", "sns"}
+        # What operators, users and callers still do.
+        self.limits, self.cancels, self.again = plan.limits, plan.cancels, plan.again
+        self.frees, self.replacements, self.others = plan.frees, plan.replacements, plan.others
+        self.leaves, self.namesakes, self.child_redrives = plan.leaves, plan.namesakes, plan.child_redrives
+        self.refusals, self.damages, self.leases_begun = plan.refusals, plan.damages, 0
         self.denied = frozenset(plan.denied)
-        # Holders that the newest janitor run reports, because their work may not be read. Its counts have no names.
-        self.unreadable = 0
+        self.is_malformed = False  # the items, as clients read them
         self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
-        self.janitor_runs = 0
-        self.leases_begun = 0
+        # The janitor.
+        self.next_run = self.now + plan.first_run if plan.first_run else float("inf")
+        self.janitor_runs = plan.janitor_runs
+        self.memories = (code.NEW,) * plan.containers  # of its containers, the next one first
+        # Holders that the newest run reports, because their work may not be read. Its counts have no names.
+        self.unreadable = 0
+        # Whether a sender of a doorbell has died, or a message was lost, since the last run that began alone.
+        self.needs_janitor = not plan.has_doorbell
+        self.janitor_settles = False  # whether a status event or an answer was lost
+        self.was_overdue, self.overdue_since = "", 0.0  # what `overdue` has returned last, and since when
+        self.runs_alone = 0  # of the janitor, while nothing else could happen
+        self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
+        self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         # Of each caller whose block of code runs: its lease's end, as the caller knows it, and its weight.
         self.blocks: dict[str, tuple[int, int]] = {}
-        self.latest_clock = self.now  # of all actors that have called
         self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
         self.clocks: dict[str, float] = {}  # what each actor's clock has shown last
         self._shown = 0.0  # what that actor's clock had shown before the call
         # With a rate: of each start of a process the time, and what the clock of its caller had shown last.
         self.starts: tuple[tuple[str, float, float], ...] = ()
-        self.next_run = self.now + plan.first_run
-        self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
-        self.deferred: dict[str, float] = {}  # handles of deferred messages, and when they were deferred
-        # Receipt handles of the waiting requests whose turn it is and that fit, and since when.
-        self._to_wake: dict[str, tuple[WaitingRequest | None, float]] = {}
-        # Whether a fault or a removal has happened since the last janitor run that began while no other actor worked.
-        self.needs_janitor = False
-        # Of a timeless world: the request that the newest janitor run should report, if it began without other actors.
-        self.noting = ""
-        self.left_queue_at = self.now  # the last message of RequestQueue, as far as the clock has moved since
-        self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
-        self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
-        self.processes = tuple(limits)
-        # For each message group, the place in the plan of the request that started last.
-        self.groups = tuple(dict.fromkeys(group_of(request) for request in plan.requests))
-        self.order = (0,) * len(self.groups)
+        # What has happened to requests.
+        self.worked: frozenset[str] = frozenset()  # executions whose work has begun
+        self.cancelled: frozenset[str] = frozenset()  # executions that an operator was told to have cancelled
+        self.queued_at: dict[str, int] = {}  # execution -> the number of its process's grants before its row was added
+        self.grants = dict.fromkeys(self.processes, 0)  # so far
+        # Execution -> of each of its grants `grants` after it, its number in it, and when.
+        self.granted: dict[str, tuple[tuple[int, int, float], ...]] = {}
+        self.left_early: frozenset[str] = frozenset()  # tokens whose caller timed out before the confirm
+        self.redriven_at: dict[str, float] = {}  # children
+        self.adopted: frozenset[str] = frozenset()  # holders
+        self.forced: frozenset[str] = frozenset()  # executions whose slot an operator has freed while it was confirmed
         self._checked: tuple[Any, ...] = ()
         self._before = {process: self._item(process) for process in self.processes}
         for request in plan.requests:
-            body = body_of(request, plan)
-            self.perform(
-                Question(
-                    "sqs",
-                    "send_message",
-                    freeze({"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": group_of(request)}),
-                )
-            )
+            self._send(request)
 
-    # Reading the state ---------------------------------------------------------------------------------------------
+    def _new_item(self, process: str) -> dict[str, Any]:
+        plan = self.plan
+        item: dict[str, Any] = {
+            "process_name": {"S": process},
+            "slot_limit": {"N": str(plan.limit if process == PROCESS else 1)},
+            "slots_in_use": {"N": "0"},
+            "holders": {"M": {}},
+            "target": {"S": self.target_of(process)},
+            "run_settings": {"M": self._settings_of(process)},
+            "grants": {"N": "1"},
+        }
+        if plan.default_weight > 1:
+            item["default_weight"] = {"N": str(plan.default_weight)}
+        if plan.rate:
+            item |= {"rate": plan.rate.item, "next_start": {"N": "0"}}
+        if plan.leased and process == PROCESS:
+            times = {"since": {"N": str(int(BEGINNING))}, "until": {"N": str(int(BEGINNING) + plan.leased)}}
+            lease = {"state": {"S": "LEASED"}, "code": {"S": "of the dead"}, **times}
+            item |= {"holders": {"M": {"lease": {"M": lease}}}, "slots_in_use": {"N": "1"}}
+        return item
+
+    def _settings_of(self, process: str) -> dict[str, Any]:
+        settles = self.plan.settle_seconds if process in self.plan.machines else 0
+        settings = {"settle_seconds": settles, "timeout_minutes": self.plan.timeout_minutes}
+        return {name: {"N": str(value)} for name, value in settings.items() if value}
+
+    def _send(self, request: Sent) -> None:
+        body = request.body((request.process in self.plan.machines) != self.plan.wrong_kind)
+        sending = {"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": request.priority}
+        assert not self.perform(Question("sqs", "send_message", freeze(sending))).error
+
+    # Targets and permissions ---------------------------------------------------------------------------------------
 
     def target_of(self, process: str) -> str:
         """What runs in the slots of a process."""
         if process == PROCESS and self.plan.target:
             return self.plan.target
         return stepfunctions.CHILD if process in self.plan.machines else JOB
+
+    def _is_machine(self, execution: str) -> bool:
+        return is_state_machine(self.target_of(process_of(execution)))
 
     def is_denied(self, question: Question) -> bool:
         """Whether a role or a key denies a call."""
@@ -377,40 +357,21 @@ class SlotsState(World):
         """Whether no role names the target of a call: it is the plan's own."""
         given, target = question.parameters, self.plan.target
         named = (given.get("JobName"), given.get("stateMachineArn"), given.get("executionArn"))
-        execution = stepfunctions.execution_arn(target, "")
+        execution = execution_arn(target, "")
         return bool(target) and any(name and (name == target or name.startswith(execution)) for name in named)
 
     def is_unreadable(self, execution: str) -> bool:
         """Whether no role may read if the work of an execution has ended."""
-        return "reads" in self.denied or self.target_of(execution.rpartition("-")[0]) == self.plan.target
+        return "reads" in self.denied or self.target_of(process_of(execution)) == self.plan.target
 
-    def _to_release(self) -> list[str]:
-        """The holders that an operator releases: their check is denied and reported, and their work has ended."""
-        if not self.unreadable or self.actors or self.in_transit:
-            return []
-        working = [owner_of(run) for run in self._alive()]
-        working += [name for name, child in self.services["children"].fields.items() if child["status"] in OPEN]
-        return [
-            name
-            for name in self._dead()
-            if self.is_unreadable(name) and not self._holders()[name].is_lease and name not in working
-        ]
+    def service_of(self, question: Question) -> str:
+        return stepfunctions.service_of(question)
 
-    def settings_of(self, process: str) -> dict[str, Any]:
-        """The settings of a process's runs."""
-        settles = self.plan.settle_seconds if process in self.plan.machines else 0
-        settings = {"settle_seconds": settles, "timeout_minutes": self.plan.timeout_minutes}
-        return {name: {"N": str(value)} for name, value in settings.items() if value}
-
-    def check_success(self, execution: str) -> None:
-        """S3 for a workflow that ends as SUCCEEDED."""
-
-    def has_succeeded(self, _execution: str) -> bool:
-        """Whether the request of an execution that did not succeed has succeeded nevertheless."""
-        return False
+    # The process, and its queue ------------------------------------------------------------------------------------
 
     def _item(self, process: str = PROCESS) -> Record:
-        return self.services["dynamodb"][SLOTS].get(process) or NO_PROCESS
+        item: Record | None = self.services["dynamodb"][SLOTS].get(process)
+        return item or NO_PROCESS
 
     def _holders_of(self, process: str) -> Mapping[str, Holder]:
         return version_of(self._item(process)).holders
@@ -428,60 +389,59 @@ class SlotsState(World):
             known = _read[item] = read_process(thaw(item))
         return known
 
-    def _waiting(self) -> Iterator[tuple[Process, Request, Record]]:
-        """The heads of the message groups that were received and are hidden, those of high priority first."""
-        for message in sorted(self._in_flight(), key=lambda each: _ORDER[each["group"].partition("#")[2]]):
-            request = _parsed(message["body"], message["group"])
-            process = self._process(request.process)
-            if process is not None:
-                yield process, request, message
+    def _rows(self) -> dict[str, Record]:
+        """The rows of all requests, by execution."""
+        return {row["execution"]["S"]: row for row in self.services["dynamodb"][ROWS].fields.values()}
 
-    def _fits(self, process: Process, request: Request) -> bool:
-        return process.fits(request.weight or process.default_weight, len(request.task_token))
+    def _planned(self, name: str) -> Planned | None:
+        """What a dispatch may do now, by the clock that is furthest behind; None if the process is removed.
 
-    def _may_start(self, process: Process, weight: int, token_bytes: int) -> bool:
-        return process.fits(weight, token_bytes) and self._is_due(process)
-
-    def _is_due(self, process: Process) -> bool:
-        """Whether the rate permits a start, by the clock that is furthest behind."""
-        return process.is_due(self.now + min(*self.plan.ahead, 0.0))
-
-    def is_blocked(self, message: Record) -> bool:
-        """Whether a message's request is heavier than the limit."""
-        request = _parsed(message["body"], message["group"])
-        process = self._process(request.process)
-        return process is not None and (request.weight or process.default_weight) > process.slot_limit
-
-    def _may_be_removed(self) -> bool:
-        paused = self._item().get("paused")
-        return paused is not None and bool(paused["BOOL"]) and not self._holders_of(PROCESS)
-
-    def _queue(self) -> Record:
-        return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
-
-    def _names_in(self, queue: str) -> set[str]:
-        """The names of the executions of a queue's messages."""
-        return {_name_in(message["body"]) for message in self.services["sqs"][queue]["messages"]}
-
-    def _receivable(self) -> list[Record]:
-        return self._messages()[0]
-
-    def _in_flight(self) -> list[Record]:
-        return self._messages()[1]
-
-    def _messages(self) -> tuple[list[Record], list[Record]]:
-        """The receivable messages and those in flight; cached, since every step reads them."""
-        key = (self.services["sqs"], self.now)
-        known = _messages.get(key)
+        A reservation is old only if it is so by each clock.
+        """
+        process, rows = self._process(name), self.services["dynamodb"][ROWS]
+        if process is None:
+            return None
+        key = self._item(name), rows, self.now
+        known = _planned.get(key)
         if known is None:
-            queue = self._queue()
-            hidden = [message for message in queue["messages"] if sqs.is_in_flight(message, self.now)]
-            known = _messages[key] = (sqs.receivable(queue, self.now), hidden)
+            queued = [row for row in rows.fields.values() if "place" in row and row["process_name"]["S"] == name]
+            queue = sorted((read_queued(thaw(row)) for row in queued), key=lambda each: each.place)
+            now = self.now + min(*self.plan.ahead, 0.0)
+            known = _planned[key] = plan_starts(process, queue, now, age=code.AGE)
         return known
 
-    def _free_starter(self) -> str:
-        names = (f"starter {n + 1}" for n in range(self.plan.starters))
-        return next((name for name in names if name not in self.actors), "")
+    def _behind_expired(self, name: str, planned: Planned) -> str:
+        """The first request that waits for a slot, if a lease of the process has expired by each clock; or ""."""
+        process = self._process(name)
+        expired = process and process.expired_leases(self.now + min(*self.plan.ahead, 0.0))
+        waiting = (each for each, wait in planned.waits.items() if isinstance(wait.reason, NoRoom))
+        return next(waiting, "") if expired else ""
+
+    def overdue(self) -> str:
+        """A request that may start or must leave its queue now, or a reservation that must start; "" if none."""
+        for name in self.processes:
+            planned = self._planned(name)
+            if planned is None:
+                queued = (row for row in self._rows().values() if row["process_name"]["S"] == name and "place" in row)
+                if not self.needs_janitor and (row := next(queued, None)):
+                    return f"{row['execution']['S']} of a process that does not exist"
+            elif due := [each.execution for each in planned.starts] + [each.execution for each in planned.leaves]:
+                return f"{due[0]} may start, or must leave"
+            elif waits := self._behind_expired(name, planned):
+                return f"{waits} waits for the slot of a lease that has expired"
+            elif orphans := [each for each in planned.again if each not in self.services["stepfunctions"]]:
+                return f"{orphans[0]}, which is reserved,"
+        return ""
+
+    def _sent(self, row: Record) -> Sent:
+        """The request of a plan that a row contains. Of two with one id, the second one has other content."""
+        request_id, is_other = row["request_id"]["S"], "#" in row["execution"]["S"]
+        same = [
+            each for each in self.plan.requests if each.id == request_id and each.process == row["process_name"]["S"]
+        ]
+        return same[-1] if is_other else same[0]
+
+    # Work and executions -------------------------------------------------------------------------------------------
 
     def _alive(self) -> list[Record]:
         jobs = self.services["glue"]
@@ -490,125 +450,172 @@ class SlotsState(World):
             alive = _alive[jobs] = [run for run in jobs[JOB]["runs"] if run["state"] in glue.ALIVE]
         return alive
 
+    def _run_seconds(self, number: int) -> float:
+        return self.plan.run_seconds[number % len(self.plan.run_seconds)] if self.plan.run_seconds else 0
+
+    def _fails(self, number: int) -> bool:
+        return bool(self.plan.fails) and number % self.plan.fails == 0
+
     def _ends_at(self, run: Record) -> float:
+        """When a Glue run ends."""
         if run["state"] == "STOPPING":
             return float(run["stopping"] + self.plan.stop_seconds)
-        seconds = self.plan.run_seconds[int(run["id"].partition("_")[2]) % len(self.plan.run_seconds)]
-        return float(run["started"] + seconds)
+        return float(run["started"] + self._run_seconds(int(run["id"].partition("_")[2])))
 
-    def _ends_as(self, run: Record) -> str:
-        if run["state"] == "STOPPING":
-            return "STOPPED"
-        number = int(run["id"].partition("_")[2])
-        return "FAILED" if self.plan.fails and number % self.plan.fails == 0 else "SUCCEEDED"
+    def _child_ends_at(self, name: str) -> float:
+        children = self.services["children"]
+        began = self.redriven_at.get(name, float(children[name]["started"]))
+        return began + self._run_seconds(list(children.fields).index(name))
 
-    def _may_end(self, run: Record) -> bool:
-        return self.timeless or self.now >= self._ends_at(run)
+    def _children(self) -> Iterator[tuple[str, Record]]:
+        """The executions that the workflow has started, by name."""
+        for name, child in self.services["children"].fields.items():
+            if fields_of(child["input"]).get(PARENT_FIELD) == execution_arn(WORKFLOW, name):
+                yield name, child
 
-    def _may_wake_up(self, name: str, actor: Actor, question: Question) -> bool:
-        if question.operation == "sleep":
-            return self.may_continue(name) if self.timeless else self.now >= actor.asleep_until
-        return self.own_answer(name, actor, question) is not None
+    def _child(self, name: str) -> Record | None:
+        return dict(self._children()).get(name)
 
-    def may_continue(self, name: str) -> bool:
-        """A workflow that waits for its run to stop continues when the run has stopped."""
-        stopping = (owner_of(run) for run in self._alive() if run["state"] == "STOPPING")
-        return name.partition(" ")[2] not in stopping
+    def _has_succeeded(self, execution: str) -> bool:
+        """Whether the work of an execution has succeeded, and was not redriven."""
+        child = self._child(execution)
+        runs = self.services["glue"][JOB]["runs"]
+        succeeded = {owner_of(run) for run in runs if run["state"] == "SUCCEEDED"}
+        return execution in succeeded or (
+            child is not None and child["status"] == "SUCCEEDED" and not child["redrives"]
+        )
 
-    def _keep_older(self, service: str) -> None:
-        self.older[service] = self.services[service]
-        self.older_at[service] = self.now
+    def _working(self) -> set[str]:
+        """The executions whose work runs."""
+        children = self.services["children"].fields.items()
+        return {owner_of(run) for run in self._alive()} | {name for name, each in children if each["status"] in OPEN}
 
-    def _can_be_stale(self, question: Question) -> bool:
-        """Whether a read may return the state before the last change: Glue and Step Functions lag by seconds."""
-        if question.operation not in ("get_job_runs", "get_job_run", "list_executions", "describe_execution"):
-            return False
-        # In a timeless world a lag would never end, and the janitor's grace is longer than Step Functions' lag.
-        if self.timeless and question.service != "glue":
-            return False
-        service = self.service_of(question)
-        recent = self.now < self.older_at.get(service, 0) + LAG
-        return recent and self.older[service] is not self.services[service]
-
-    def service_of(self, question: Question) -> str:
-        return stepfunctions.service_of(question)
-
-    def _due_events(self) -> list[str]:
-        """The executions whose status events can be received."""
-        return [event.execution for event in self.status_events if event.due <= self.now]
-
-    def _janitor_times(self) -> tuple[int, int]:
-        return GRACE, (0 if self.timeless else CHECK_GAP)
-
-    def _unsuccessful(self) -> list[str]:
+    def _executions_of(self, token: str) -> list[str]:
+        caller = caller_of(token)
         executions = self.services["stepfunctions"].fields.items()
-        return [name for name, execution in executions if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED")]
+        return [name for name, execution in executions if fields_of(execution["input"]).get("caller") == caller]
+
+    def _is_confirmed(self, name: str) -> bool:
+        holder = self._holders().get(name)
+        return holder is not None and holder.state == "RUNNING"
+
+    def _not_adopted(self) -> list[str]:
+        """The open children that were redriven and hold no slot."""
+        held, executions = self._holders(), self.services["stepfunctions"]
+        return [
+            name
+            for name, child in self._children()
+            if child["status"] in OPEN
+            and child["redrives"]
+            and name not in held
+            and not stepfunctions.is_open(executions, name)
+            and self._process(process_of(name)) is not None
+        ]
 
     def _dead(self) -> list[str]:
-        return [name for name in self._holders() if not stepfunctions.is_open(self.services["stepfunctions"], name)]
+        """The confirmed holders without an open execution, the leases, and the children that hold no slot."""
+        executions = self.services["stepfunctions"]
+        held = self._holders().items()
+        dead = [name for name, each in held if each.state != "RESERVED" and not stepfunctions.is_open(executions, name)]
+        return dead + self._not_adopted()
+
+    def _reserved(self) -> list[str]:
+        """The reservations that no execution can confirm."""
+        executions = self.services["stepfunctions"]
+        held = self._holders().items()
+        return [n for n, each in held if each.state == "RESERVED" and not stepfunctions.is_open(executions, n)]
 
     def _unsettled(self) -> list[str]:
         rows, executions = self.services["dynamodb"][code.SETTLED].fields, self.services["stepfunctions"]
         settled = {name for name, row in rows.items() if "settled_at" in row}  # a claim is not enough
         return [name for name in self._unsuccessful() if closing(name, executions[name]["redrives"]) not in settled]
 
-    def _is_unfinished(self) -> bool:
-        left = self._holders() or self._unsettled() or self._queue()["messages"] or self._alive()
-        return bool(self.actors or left)
+    def _unsuccessful(self) -> list[str]:
+        executions = self.services["stepfunctions"].fields.items()
+        return [name for name, execution in executions if execution["status"] not in (*OPEN, "SUCCEEDED")]
 
-    def _put_queue(self, queue: Record) -> None:
-        self.services["sqs"] = self.services["sqs"].with_fields(**{REQUESTS: queue})
+    def _untold(self) -> list[str]:
+        """The requests that have ended without a start, and whose end was not told.
 
-    def take(self, choice: Choice) -> None:
-        self.needs_janitor |= choice.is_fault or choice.kind == "remove"
-        super().take(choice)
+        The janitor does not know those of a process that was removed.
+        """
+        rows = self._rows().items()
+        untold = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
+        return [name for name in untold if not self.faults or self._process(process_of(name)) is not None]
+
+    def _unrecorded(self) -> list[str]:
+        """The requests whose execution has closed, and whose row has no end."""
+        executions = self.services["stepfunctions"]
+        rows = self._rows().items()
+        return [
+            name
+            for name, row in rows
+            if row["state"]["S"] in ("QUEUED", "STARTED")
+            and name in executions
+            and not stepfunctions.is_open(executions, name)
+        ]
+
+    def left(self) -> str:
+        """What a function or the janitor must still do; empty at the end."""
+        for what, names in (
+            ("holds a slot, and does not run", [*self._dead(), *self._reserved()]),
+            ("is not settled", self._unsettled()),
+            ("has closed, and its request has no end", self._unrecorded()),
+            ("has ended, and nothing tells it", self._untold()),
+        ):
+            if names:
+                return f"{names[0]} {what}"
+        overdue = self.overdue()
+        return f"{overdue} waits, and nothing comes for it" if overdue else ""
+
+    def is_unfinished(self) -> bool:
+        """Whether a scheduled run of the janitor may still find work."""
+        return bool(self.actors or self._holders() or self._alive() or self.left() or self.awaits_time())
+
+    def awaits_time(self) -> bool:
+        """Whether a request may start, or must leave, at a later time."""
+        planned = (self._planned(name) for name in self.processes)
+        return any(each is not None and each.look_again is not None for each in planned)
+
+    def messages(self, *queues: str) -> list[Record]:
+        return [message for queue in queues for message in self.services["sqs"][queue]["messages"]]
 
     def key(self) -> Hashable:
         return (
             *self.services.values(),
             frozenset(self.actors.items()),
-            self.operations,
-            self.newest,
-            self.cancels,
-            self.removals,
-            self.removed,
-            self.denied,
-            self.unreadable,
-            self.needs_janitor,
-            self.noting,
-            self.replacements,
-            self.others,
-            self.janitor_runs,
-            self.leases_begun,
-            frozenset(self.blocks.items()),
-            self.latest_clock if self.blocks else 0,
+            (self.limits, self.cancels, self.again, self.frees, self.replacements, self.others, self.leases_begun),
+            (self.leaves, self.namesakes, self.child_redrives, self.refusals, self.damages, self.is_malformed),
+            (
+                self.denied,
+                self.unreadable,
+                self.needs_janitor,
+                self.janitor_settles,
+                self.janitor_runs,
+                self.memories,
+                self.next_run,
+            ),
+            (self.worked, self.cancelled, frozenset(self.granted.items()), frozenset(self.queued_at.items())),
+            (self.left_early, self.adopted, frozenset(self.redriven_at.items()), frozenset(self.blocks.items())),
             (self.starts, frozenset(self.clocks.items())) if self.plan.rate else (),
-            self.memories,
-            self.status_events,
-            self.order,
-            self.in_transit,
-            self.faults,
-            self.older.get("glue"),
-            self.now,
+            (self.status_events, self.in_transit, self.faults, self.now),
+            (self.older.get("glue"), self.older.get("children"), self.disturbed_at if self.plan.run_seconds else 0),
         )
 
     def summary(self) -> str:
         slots = [
             "/".join(self._item(name)[part]["N"] for part in ("slots_in_use", "slot_limit")) for name in self.processes
         ]
-        holders = [f"{name[-4:]}={holder.state}" for name, holder in self._holders().items()]
-        queue = [f"{m['id']}{'(hidden)' if sqs.is_in_flight(m, self.now) else ''}" for m in self._queue()["messages"]]
-        return (
-            f"slots {', '.join(slots)} [{', '.join(holders)}]  "
-            f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
+        holders = [f"{name[-4:]} {holder.state}" for name, holder in self._holders().items()]
+        rows = sorted(
+            (row["placed"]["S"] if "placed" in row else "", row["state"]["S"]) for row in self._rows().values()
         )
+        states = [f"{place[:1]}..{place[-2:]} {state}" for place, state in rows]
+        runs = [f"{run['id']} {run['state']}" for run in self._alive()]
+        children = [f"{name[-4:]} {child['status']}" for name, child in self.services["children"].fields.items()]
+        return f"slots {', '.join(slots)} {holders}  rows {states}  runs {[*runs, *children]}"
 
 
 def code_of(caller: str) -> str:
     """The code of a caller's lease."""
     return caller.replace("caller ", "code-")
-
-
-def owner_of(run: Record) -> str:
-    """The execution that a run belongs to; empty for a run of another user."""
-    return str(run["arguments"].get(MARKER, ""))

@@ -1,40 +1,43 @@
-"""The events of the slots' world: one process or two, queue, starters, workflows, janitor, operators and Glue."""
+"""The events of the slots' world: one process or two, their queue, dispatches, workflows, janitor, operators and work.
+
+The clock moves only when no actor can act, except in random schedules. There a janitor runs each minute. Elsewhere it
+runs only if a sender of a doorbell has died, or an event was lost: without such a fault nothing may be left to it.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from random import Random
 from typing import Any, NamedTuple
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
-from slotkeeper.slots.process import TURN_SECONDS
-from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.executions import SLOT_LOST
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from tests.simulation import slots_actors as code
-from tests.simulation.aws import glue, sqs, stepfunctions
-from tests.simulation.frozen import Moment, Record, freeze
-from tests.simulation.slots_properties import SlotsProperties
+from tests.simulation.aws import glue, sqs, stepfunctions, tasks
+from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
+from tests.simulation.frozen import Moment, Record, freeze, record
+from tests.simulation.slots_actors import REQUESTS, VISIBILITY, Message
+from tests.simulation.slots_properties import ANSWERS, SlotsProperties
 from tests.simulation.slots_state import (
+    CHECK_GAP,
+    GRACE,
     JOB,
     LAG,
-    LATER,
     NO_PROCESS,
     PERIOD,
     PROCESS,
-    STEP,
-    Plan,
+    TIMEOUT,
     StatusEvent,
-    arguments_of,
     code_of,
-    id_of,
-    name_of,
-    request_of,
-    take_overs,
+    fields_of,
+    process_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
-from tests.simulation.workflow import REQUESTS, START, workflow
+from tests.simulation.workflow import BELLS, FAILED, LARGEST_PAYLOAD, SLOTS, START, workflow
 from tests.simulation.worlds import (
+    BEGINNING,
+    CONFLICT,
     DENIED,
     DIE,
     DIE_AFTER,
@@ -49,27 +52,46 @@ from tests.simulation.worlds import (
     Violation,
 )
 
+FORBIDDEN = f"{stepfunctions.CHILD}-of-others"  # no role may touch it
 # The errors of a poll of a live run: its task times out, or Glue refuses GetJobRun.
 POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
 ENDS = ("end_run", "end_child")  # of work
-OUTAGES = ("glue", "sqs", "events")
+SOON = 5  # seconds: within which a dispatch begins without a fault
+MOST_RUNS = 12  # of the janitor, for all that is left to it
+OUTAGES = ("glue", "sqs", "events", "tasks")
 OUTAGE_SECONDS = 900  # longer than all retries of a workflow step
-_AT_THE_START = freeze({"state": START, "variables": {}})
 EVENT_RETENTION = 900  # seconds: StatusEventQueue's, as in template.yaml
+_AT_THE_START = freeze({"state": START, "variables": {}})
+_CHILD_ENDS = ("FAILED", "ABORTED", "TIMED_OUT")
+_LARGE_OUTPUT = json.dumps("x" * LARGEST_PAYLOAD)
+_ELSEWHERE = json.dumps({PARENT_FIELD: "arn:execution:another:workflow"})
+# Functions whose queue delivers their message again.
+_REDELIVERED = ("starter", "dispatcher", "event")
 
 
 class Notes(NamedTuple):
     """The world's notes on an actor.
 
     Attributes:
-        message: the receipt handle of a starter's message.
-        state: the last state of a workflow, the status event of its function, or the operator's limit.
-        ahead: seconds by which the clock is ahead.
+        state: the last state of a workflow, the status event of its function, or what an operator wants.
+        began: of an invocation.
     """
 
-    message: str = ""
     state: Any = None
-    ahead: float = 0.0
+    began: float = 0.0
+
+
+def _damaged(value: Any) -> Any:
+    """An answer of DynamoDB whose items of processes have an attribute of a wrong type."""
+    if isinstance(value, tuple):
+        return tuple(map(_damaged, value))
+    if not isinstance(value, Record):
+        return value
+    if "process_name" in value:
+        return value.with_fields(default_weight=freeze({"S": "two"}))
+    return value.with_fields(
+        **{name: _damaged(value[name]) for name in ("Item", "Items", "Attributes") if name in value}
+    )
 
 
 class SlotsWorld(SlotsProperties):
@@ -79,161 +101,372 @@ class SlotsWorld(SlotsProperties):
 
     def steps(self) -> list[Choice]:
         # A call whose sender gave up arrives within LAG.
-        overdue = [n for n, (sent, *_) in enumerate(self.in_transit) if self.now >= sent + LAG]
-        if overdue:
-            return [Choice("land", str(overdue[0]))]
+        late = [at for at, (sent, *_) in enumerate(self.in_transit) if self.now >= sent + LAG]
+        if late:
+            return [Choice("land", str(late[0]))]
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.question
-            if question.service == "sns":  # no actor depends on a notice, so no other order is tried
-                return [Choice("call", name)]
             if question.service != "actor":
                 choices.append(Choice("call", name))
-            elif self._may_wake_up(name, actor, question):
+            elif self._may_wake_up(name, actor):
                 choices.append(Choice("wake_up", name))
-        if self._free_starter():
-            choices += [Choice("receive", message["id"]) for message in self._receivable()]
-        choices += self.ends_of_work()
-        due = self._due_events() if self.plan.janitor_runs or not self.timeless else []
-        if due and "status event" not in self.actors:
-            choices.append(Choice("deliver_event", due[0]))
-        choices += self._ends_of_turns()
-        choices += [Choice("land", str(n)) for n in range(len(self.in_transit))]
+        heads = {message["group"]: message for message in reversed(self._receivable(REQUESTS))}
+        choices += [Choice("receive", group) for group in heads]
+        if self.plan.has_doorbell and self._count("dispatcher") < self.plan.dispatchers:
+            bells = {message["body"]: message for message in self._receivable(BELLS)}
+            choices += [Choice("ring", message["id"]) for message in bells.values()]
+        choices += self._ends_of_work()
+        choices += [Choice("handle_event", event.execution) for event in self._due_events()[:1]]
+        choices += [Choice("land", str(at)) for at in range(len(self.in_transit))]
         choices += self._external_choices()
-        if "scheduled run" not in self.actors:
-            if self.timeless and choices and all(choice.kind in ENDS for choice in choices) and self._dead():
-                choices.append(Choice("run_janitor", "later"))  # a run may outlive its workflow by hours
-            if (self.janitor_runs < self.plan.janitor_runs and choices) if self.timeless else self.now >= self.next_run:
-                choices.append(Choice("run_janitor", "now"))
+        if "janitor" not in self.actors and (self.now >= self.next_run or (self.janitor_runs and choices)):
+            choices.append(Choice("run_janitor"))
+        if self.in_transit and self.plan.aim == "late" and all(choice.kind == "land" for choice in choices):
+            choices.append(Choice("pass_time"))
+        if choices and all(choice.kind in ENDS for choice in choices):
+            self._check_overdue()  # work may take hours
         return choices
 
-    def ends_of_work(self) -> list[Choice]:
-        """The ends of Glue runs."""
-        return [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
+    def _check_overdue(self) -> None:
+        """S6, when no actor can act: nothing may start, or must leave, unless a message will lead to a dispatch."""
+        overdue = self.overdue()
+        works = all(self._is_waiting(*each) for each in self.actors.items())
+        if overdue and works and not self.needs_janitor and not self.is_malformed and not self._may_come():
+            raise Violation("S6", f"{overdue} and nothing comes for it")
 
-    def _ends_of_turns(self) -> list[Choice]:
-        """In a timeless world, a message that a wake makes visible after a turn comes back at any time."""
-        if not self.timeless:
-            return []
-        woken = (message for message in self._in_flight() if message["visible_at"] <= self.now + TURN_SECONDS)
-        return [Choice("expire", message["id"]) for message in woken]
+    def _is_waiting(self, name: str, actor: Actor) -> bool:
+        """Whether it waits for the end of its work, or of its block."""
+        return actor.question.operation == ("sleep" if name.startswith("caller") else "wait_for_end")
 
-    def due_times(self) -> list[float]:
-        """The moments at which something is due."""
-        waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
-        waits += [message["visible_at"] for message in self._in_flight()]
-        waits += [self._ends_at(run) for run in self._alive()]
-        waits += [sent + LAG for sent, *_ in self.in_transit]
-        waits += [holder.removable_from for holder in self._holders().values() if holder.is_lease]
-        return waits + [event.due for event in self.status_events if event.due > self.now]
+    def _count(self, kind: str) -> int:
+        return sum(name.startswith(kind) for name in self.actors)
+
+    def _may_wake_up(self, name: str, actor: Actor) -> bool:
+        if actor.question.operation == "sleep":
+            return self.now >= actor.asleep_until
+        return self.own_answer(name, actor, actor.question) is not None
+
+    def _receivable(self, queue: str, *, together: bool = False) -> list[Record]:
+        return sqs.receivable(self.services["sqs"][queue], self.now, together=together)
+
+    def _due_events(self) -> list[StatusEvent]:
+        due = [event for event in self.status_events if event.due <= self.now]
+        return [] if "event" in self.actors else due
+
+    def _ends_of_work(self) -> list[Choice]:
+        """The ends of Glue runs and of children."""
+        choices = []
+        for run in self._alive():
+            if not self.plan.run_seconds or self.now >= self._ends_at(run):
+                number = int(run["id"].partition("_")[2])
+                end = "STOPPED" if run["state"] == "STOPPING" else "FAILED" if self._fails(number) else "SUCCEEDED"
+                choices.append(Choice("end_run", run["id"], end))
+        for number, (name, child) in enumerate(self.services["children"].fields.items()):
+            if child["status"] in OPEN and (not self.plan.run_seconds or self.now >= self._child_ends_at(name)):
+                choices.append(Choice("end_child", name, "FAILED" if self._fails(number) else "SUCCEEDED"))
+        return choices
 
     def _external_choices(self) -> list[Choice]:
-        """The commands of operators, and runs of other users of the job."""
+        """The commands of operators, runs of other users of the job, and callers."""
+        if self.now < self.outage_until:
+            return []  # an operator would repeat a command without an end
+        return self._commands() + self._of_others()
+
+    def _commands(self) -> list[Choice]:
         choices: list[Choice] = []
-        if self.others and any(name.startswith("workflow ") for name in self.actors):
-            choices.append(Choice("another_run"))
-        if self.operations and "operator" not in self.actors and self._item() is not NO_PROCESS:
+        if self.limits and "operator" not in self.actors and self._item() is not NO_PROCESS:
             choices.append(Choice("operate"))
         if self.replacements and "replace" not in self.actors and self._may_be_removed():
             choices.append(Choice("replace"))
         if self.cancels and "cancel" not in self.actors:
             choices.append(Choice("cancel", self.cancels[0]))
+        if self.again and (name := self._failed(self.again[0])) and "again" not in self.actors:
+            choices.append(Choice("queue_again", name))
+        if self.frees and "release" not in self.actors:
+            held = self._holders().items()
+            choices += [Choice("free", name) for name, holder in held if holder.state == "RESERVED"]
+        return choices
+
+    def _of_others(self) -> list[Choice]:
+        choices: list[Choice] = []
+        if self.others and self._count("workflow "):
+            choices.append(Choice("another_run"))
         if self.leases_begun < len(self.plan.leases):
             choices.append(Choice("lease", str(self.leases_begun)))
-        if self.removals:
-            choices += [Choice("remove", message["id"]) for message in self._in_flight()]
+        if self.is_malformed:
+            choices.append(Choice("repair"))
+        elif self.damages and self._unsettled():
+            choices.append(Choice("damage"))
+        if self.leaves:
+            waiting = self.services["tasks"].fields.items()
+            choices += [Choice("leave", token) for token, task in waiting if task["status"] == "WAITS"]
+        if self.namesakes:
+            names = (name.removeprefix("workflow ") for name in self.actors if name.startswith("workflow "))
+            free = (name for name in names if name not in self.services["children"] and self._is_machine(name))
+            choices += [Choice("namesake", name) for name in free]
+        if self.child_redrives:
+            closed = (name for name, child in self._children() if child["status"] not in (*OPEN, "SUCCEEDED"))
+            choices += [Choice("redrive_child", name) for name in closed]
         return choices
+
+    def _may_be_removed(self) -> bool:
+        paused = self._item().get("paused")
+        return paused is not None and bool(paused["BOOL"]) and not self._holders_of(PROCESS)
+
+    def _failed(self, request_id: str) -> str:
+        """The execution of a failed request; empty if it has not failed."""
+        rows = self._rows().items()
+        return next(
+            (n for n, row in rows if row["request_id"]["S"] == request_id and row["state"]["S"] == "FAILED"), ""
+        )
 
     def time_steps(self) -> list[Choice]:
         """The events that need the clock, when no actor can act."""
-        overlooked = self.overlooked()
-        if overlooked and not self.needs_janitor:
-            raise Violation("S6", overlooked)
-        if self.noting and self.noting == self.unreported() and not self.needs_janitor:
-            raise Violation("S3b", f"a janitor run has left {self.noting}, whose message is gone, unreported")
-        if self._to_release():
-            return [Choice("release", name) for name in self._to_release()]
-        if not self.timeless:
-            return [Choice("pass_time")] if self._is_unfinished() or self.unreported() else []
-        if self.status_events:
-            return [Choice("deliver_event", self._due_events()[0])]
-        if self._holders() or self._unsettled() or overlooked or self.unreported():
-            return [Choice("run_janitor", "later")]
-        return [Choice("expire", message["id"]) for message in self._in_flight() if not self.is_blocked(message)]
+        self._check_overdue()
+        if to_release := self._to_release():
+            return [Choice("free", name) for name in to_release]
+        if self._due_times():
+            return [Choice("pass_time")]
+        left = self.left()
+        if not left and not self.awaits_time():
+            return []
+        is_of_janitor = self.needs_janitor or (self.janitor_settles and bool(left)) or self._is_for_janitor()
+        if not is_of_janitor or self.runs_alone >= MOST_RUNS:
+            raise Violation("S4", f"{left or 'a start in the future'}: nothing comes for it")
+        return [Choice("run_janitor")]
+
+    def _may_come(self) -> bool:
+        """Whether a message is under way that leads to a dispatch, after a fault as late as its visibility timeout."""
+        until = self.now + (VISIBILITY if self.faults or self.disturbed_at > BEGINNING else SOON)
+        messages = self.messages(REQUESTS, BELLS) if self.plan.has_doorbell else self.messages(REQUESTS)
+        return bool(self.status_events) or any(message["visible_at"] <= until for message in messages)
+
+    def _is_for_janitor(self) -> bool:
+        """Whether only the janitor's runs do what is left, although no sender of a doorbell has died.
+
+        It removes the leases of callers that have died, adopts redriven children, and repeats what could not be told.
+        """
+        if self.faults and self._untold():
+            return True
+        has_lease = any(holder.is_lease for holder in self._holders().values()) and not self._is_kept_out()
+        return has_lease or bool(self._not_adopted()) or any(child["redrives"] for _, child in self._children())
+
+    def _is_kept_out(self) -> bool:
+        """Whether a request waits that could start if all slots were free."""
+        process = self._process(PROCESS)
+        rows = [row for row in self._rows().values() if "place" in row and row["process_name"]["S"] == PROCESS]
+        weights = [int(row["weight"]["N"]) if "weight" in row else 1 for row in rows]
+        return process is not None and not process.paused and any(each <= process.slot_limit for each in weights)
+
+    def _due_times(self) -> list[float]:
+        """The moments at which something is due."""
+        times = [actor.asleep_until for actor in self.actors.values()]
+        queues = (REQUESTS, BELLS) if self.plan.has_doorbell else (REQUESTS,)
+        times += [message["visible_at"] for message in self.messages(*queues)]
+        times += [self._ends_at(run) for run in self._alive() if self.plan.run_seconds]
+        children = self.services["children"].fields.items()
+        times += [self._child_ends_at(name) for name, child in children if child["status"] in OPEN]
+        times += [self.outage_until, *(sent + LAG for sent, *_ in self.in_transit)]
+        times += [event.due for event in self.status_events]
+        if self.plan.first_run and self.is_unfinished():
+            times.append(self.next_run)
+        return [time for time in times if time > self.now]
 
     def slow_steps(self) -> list[Choice]:
-        return [] if self.timeless else [Choice("pass_time", how="while actors work")]
+        return [Choice("pass_time", how="while actors work")] if self._due_times() else []
+
+    # Faults --------------------------------------------------------------------------------------------------------
 
     def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
         for name, actor in self.actors.items():
             question = actor.question
             kind, _, execution = name.partition(" ")
-            kinds: tuple[str, ...] = ()
             if question.service != "actor":
-                kinds = (NOT_SENT, THROTTLE, LOSE)
-                kinds += () if kind == "workflow" else (TWICE, DIE, DIE_AFTER)
-                # A timeless world has no late arrivals: they need a clock.
-                kinds += () if self.timeless else (LATE,)
-                kinds += (STALE,) if self._can_be_stale(question) else ()
+                choices += [Choice("call", name, how, True) for how in self._faults_of(kind, question)]
             elif question.operation == "wait_for_end":
                 choices += [Choice("fail_task", name, how, True) for how in POLL_ERRORS]
-            choices += [Choice("call", name, how, True) for how in kinds]
+            if question.operation == "start_execution" and kind != "workflow":
+                choices.append(Choice("start_fails", name, "", True))
             if kind == "workflow":
                 choices += [Choice("abort", execution, how, True) for how in ("ABORTED", "TIMED_OUT")]
         choices += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
+        running = [name for name, child in self._children() if child["status"] in OPEN]
+        choices += [Choice("end_child", name, how, True) for name in running for how in _CHILD_ENDS]
         choices += [Choice("lose_event", event.execution, "", True) for event in self.status_events]
-        if not self.timeless and self.now >= self.outage_until:
+        for queue in (REQUESTS, BELLS):
+            for message in self.messages(queue):
+                if sqs.is_in_flight(message, self.now):
+                    choices.append(Choice("expire", f"{queue} {message['id']}", "", True))
+                elif queue == BELLS:
+                    choices += [Choice(how, message["id"], "", True) for how in ("lose_bell", "delay_bell")]
+        if self.plan.first_run and self.now >= self.outage_until:
             choices += [Choice("outage", service, "", True) for service in OUTAGES]
-        if self.timeless:  # as if an actor were frozen while time passes
-            choices += [Choice("expire", message["id"], "", True) for message in self._in_flight()]
-            if self.plan.janitor_ahead and self.actors and "scheduled run" not in self.actors:
-                choices.append(Choice("run_janitor", "later", is_fault=True))
-        for name, execution in self.services["stepfunctions"].fields.items():
-            if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED"):
-                choices.append(Choice("redrive", name, "", True))
+        choices += [Choice("redrive", name, "", True) for name in self._unsuccessful()]
         choices += [Choice("deny", kind, "", True) for kind in self.plan.denials if kind not in self.denied]
         return [choice for choice in choices if self._is_aimed_at(choice)] if self.plan.aim else choices
 
+    def _faults_of(self, kind: str, question: Question) -> tuple[str, ...]:
+        """The faults of a call."""
+        kinds: tuple[str, ...] = (NOT_SENT, THROTTLE, LOSE)
+        if kind != "workflow":
+            kinds += (DIE, DIE_AFTER)
+        if question.operation in ("update_item", "put_item", "transact_write_items"):
+            kinds += (CONFLICT,)
+        # The SDK sends each transaction with a token, and starts of workflows once.
+        if kind != "workflow" and question.operation not in ("transact_write_items", "start_execution"):
+            kinds += (TWICE,)
+        if self.plan.run_seconds:
+            kinds += (LATE,)
+        return (*kinds, STALE) if self._can_be_stale(question) else kinds
+
+    def _can_be_stale(self, question: Question) -> bool:
+        """Whether a read may return the state before the last change: Glue and Step Functions lag by seconds."""
+        if question.operation not in ("get_job_runs", "get_job_run", "list_executions", "describe_execution"):
+            return False
+        service = self.service_of(question)
+        recent = self.now < self.older_at.get(service, 0) + LAG
+        return recent and self.older[service] is not self.services[service]
+
     def _is_aimed_at(self, choice: Choice) -> bool:
-        if self.plan.aim == "deaths":
-            of_janitor = choice.subject in ("scheduled run", "status event")
-            return choice.kind in ("abort", "lose_event") or (of_janitor and bool(self._dead() or self._unsettled()))
-        if self.plan.aim == "denials":
-            return choice.kind in ("abort", "deny")
-        if choice.kind == "abort":
-            return choice.subject not in self._holders()
+        """Whether a fault is one of the plan's aim.
+
+        "dispatches": calls of starters and dispatchers; "doorbells": what happens to messages; "invocations": their
+        deaths; "deaths" of workflows, calls of the janitor; "ends" of workflows; "polls" that fail; "redrives" and
+        deaths of workflows; "answers" to callers; "denials" and deaths; "late" starts of children, and deaths then.
+        """
+        kind = choice.subject.partition(" ")[0]
         question = self.actors[choice.subject].question if choice.kind == "call" else None
-        return question is not None and question.operation == "change_message_visibility"
+        match self.plan.aim:
+            case "dispatches":
+                return choice.kind == "start_fails" or (question is not None and kind in _REDELIVERED)
+            case "invocations":
+                return question is not None and kind in _REDELIVERED and choice.how in (DIE, DIE_AFTER)
+            case "doorbells":
+                return choice.kind in ("expire", "lose_bell", "delay_bell")
+            case "deaths":
+                of_janitor = question is not None and kind in ("janitor", "event")
+                return choice.kind in ("abort", "lose_event") or (
+                    of_janitor and bool(self._dead() or self._unsettled())
+                )
+            case "ends":
+                return choice.kind == "abort" or (choice.kind == "end_child" and self.plan.settle_seconds > 0)
+            case "polls":
+                return choice.kind == "fail_task"
+            case "redrives":
+                return choice.kind in ("abort", "redrive")
+            case "denials":
+                return choice.kind in ("abort", "deny")
+            case "answers":
+                return question is not None and question.operation in ANSWERS
+            case "late":
+                starts = question is not None and self.service_of(question) == "children"
+                is_late = starts and choice.how == LATE and question is not None
+                return (is_late and question.operation == "start_execution") or (  # type: ignore[union-attr]
+                    choice.kind == "abort" and bool(self.in_transit)
+                )
+        raise AssertionError(self.plan.aim)
 
-    # Events --------------------------------------------------------------------------------------------------------
+    # Events of queues and functions --------------------------------------------------------------------------------
 
-    def receive(self, message_id: str, _: str) -> None:
-        """The event source mapping passes the head of a process to an invocation."""
-        message = next(each for each in self._receivable() if each["id"] == message_id)
-        # SQS would deliver it before a later one of its group that is in flight. With batch size 1 no later one is.
-        assert all(other["group"] != message["group"] for other in self._in_flight()), message_id
-        queue, _answer = sqs.receive(self._queue(), message, self.now)
-        self._put_queue(queue)
-        taken = next(m for m in queue["messages"] if m["id"] == message["id"])
-        starter = self._free_starter()
-        self.log(starter, f"receives {taken['id']} {taken['body']}, receive {taken['receives']}")
-        arguments = (
-            taken["body"],
-            taken["group"],
-            taken["handle"],
-            taken["sequence"],
-            taken["receives"],
-            taken["sent_at"],
-            self.processes if self.plan.starters_read_first else (),
-        )
-        notes = Notes(message=taken["handle"], ahead=self.ahead_of(starter))
-        self.begin(starter, code.starter.begin(taken["id"], *arguments), notes)
+    def receive(self, group: str, _: str) -> None:
+        """Invoke the starter with the head of a group, or with all its messages."""
+        messages = [each for each in self._receivable(REQUESTS, together=True) if each["group"] == group]
+        taken = [self._take(REQUESTS, each) for each in (messages if self.plan.batch else messages[:1])]
+        self._invoke("starter", code.starter.begin(tuple(taken)))
 
-    def expire(self, message_id: str, _: str) -> None:
-        """A message's visibility timeout ends."""
-        self.log("queue", f"{message_id} is visible again: its visibility timeout has ended")
-        self.services["sqs"] = sqs.expire(self.services["sqs"], REQUESTS, message_id, self.now)
+    def ring(self, message_id: str, _: str) -> None:
+        """Invoke the starter with a doorbell, or with all of them."""
+        messages = [each for each in self._receivable(BELLS) if self.plan.batch or each["id"] == message_id]
+        self._invoke("dispatcher", code.dispatcher.begin(tuple(self._take(BELLS, each) for each in messages)))
+
+    def _invoke(self, kind: str, node: Any) -> None:
+        # The first free name: numbers that only grow would make equal states differ.
+        name = next(name for at in range(99) if (name := f"{kind} {at}") not in self.actors)
+        self.begin(name, node, Notes(began=self.now))
+
+    def _take(self, queue: str, message: Record) -> Message:
+        changed, answer = sqs.receive(self.services["sqs"][queue], message, self.now)
+        self.services["sqs"] = self.services["sqs"].with_fields(**{queue: changed})
+        taken = answer.value["Messages"][0]
+        self.log("queue", f"delivers {taken['id']} {taken['body']}, receive {taken['receives']}")
+        fields = ("id", "body", "group", "sequence", "sent_at", "handle")
+        return Message(*(taken[field] for field in fields))
+
+    def expire(self, which: str, _: str) -> None:
+        """A message comes again although its invocation runs."""
+        queue, message_id = which.split()
+        self.log("queue", f"{message_id} is visible again")
+        self.services["sqs"] = sqs.expire(self.services["sqs"], queue, message_id, self.now)
+        self.needs_janitor = True  # one delivery may delete it, and the other one die
+
+    def lose_bell(self, message_id: str, _: str) -> None:
+        """A doorbell is lost, as if its sender had died before."""
+        self.log("queue", f"{message_id} is lost")
+        self._change_bell(message_id, None)
+        self.needs_janitor = True
+
+    def delay_bell(self, message_id: str, _: str) -> None:
+        """A doorbell comes a minute late."""
+        self.log("queue", f"{message_id} is late")
+        self._change_bell(message_id, self.now + 60)
+
+    def _change_bell(self, message_id: str, visible_at: float | None) -> None:
+        queue = self.services["sqs"][BELLS]
+        left = [
+            each if each["id"] != message_id else each.with_fields(visible_at=visible_at)
+            for each in queue["messages"]
+            if each["id"] != message_id or visible_at is not None
+        ]
+        self.services["sqs"] = self.services["sqs"].with_fields(**{BELLS: queue.with_fields(messages=tuple(left))})
+
+    def start_fails(self, name: str, _: str) -> None:
+        """Step Functions fails before it starts the execution, which its answer does not show."""
+        self.log(name, "gets InternalServerError from", self.actors[name].question)
+        self._advance(name, self.actors[name].after(Answer(error="InternalServerError")))
+
+    def handle_event(self, execution: str, _: str) -> None:
+        """A status event invokes its function."""
+        event = next(event for event in self.status_events if event.execution == execution)
+        self.status_events = tuple(each for each in self.status_events if each != event)
+        self.log("event", f"of {execution} arrives")
+        node = code.closed_execution.begin(execution, event.redrives, GRACE, CHECK_GAP)
+        self.begin("event", node, Notes(event, self.now))
+
+    def _requeue_event(self, actor: Actor, seconds: float) -> None:
+        """The event is received again later, unless the queue's retention has ended."""
+        event = actor.notes.state
+        if self.now - event.sent <= EVENT_RETENTION:
+            self.status_events = (*self.status_events, event._replace(due=self.now + seconds))
+        else:
+            self._leave_to_janitor()
+
+    def lose_event(self, execution: str, _: str) -> None:
+        """A status event is lost: delivery is best effort."""
+        self.log("eventbridge", f"the status event of {execution} is lost")
+        self.status_events = tuple(event for event in self.status_events if event.execution != execution)
+        self._leave_to_janitor()
+
+    def _leave_to_janitor(self) -> None:
+        """Something was lost after which only the janitor's runs settle requests, free slots and tell ends."""
+        self.needs_janitor = self.janitor_settles = True
+
+    def run_janitor(self, _: str, __: str) -> None:
+        """A scheduled janitor run begins, beside other actors or when nothing else can happen."""
+        is_alone = not (self.actors or self._may_come() or self._due_events())
+        if self.now < self.next_run:  # not by the clock
+            self.janitor_runs -= not is_alone
+            self.now += PERIOD * is_alone
+            self.runs_alone += is_alone
+        else:
+            self.next_run = self.now + PERIOD
+        self.needs_janitor &= not is_alone or not self.plan.has_doorbell
+        self.log("janitor", "begins")
+        node = code.janitor_run.begin(GRACE, CHECK_GAP, *self.memories[:1])
+        self.begin("janitor", node, Notes(began=self.now))
+
+    # Events of work and executions ---------------------------------------------------------------------------------
 
     def end_run(self, run_id: str, state: str) -> None:
         """Glue ends a run."""
@@ -245,100 +478,125 @@ class SlotsWorld(SlotsProperties):
         self.others -= 1
         self._keep_older("glue")
         self.log("other user", "runs the job")
-        self.services["glue"] = glue.another(self.services["glue"], JOB, freeze(arguments_of("*")), self.now)
+        self.services["glue"] = glue.another(self.services["glue"], JOB, freeze({"--other": "arguments"}), self.now)
 
-    def outage(self, service: str, _: str) -> None:
-        """A service refuses all calls for a while."""
-        self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
-        self.log(service, f"is down for {OUTAGE_SECONDS} s")
+    def end_child(self, name: str, status: str) -> None:
+        """A child, or the execution of another workflow with the same name, ends."""
+        self.log("child", f"{name} ends as {status}")
+        self._keep_older("children")
+        closed = stepfunctions.close(self.services["children"], name, status, self.now)
+        if self.plan.large_outputs and status == "SUCCEEDED":
+            closed = closed.with_fields(**{name: closed[name].with_fields(output=_LARGE_OUTPUT)})
+        self.services["children"] = closed
 
-    def deny(self, kind: str, _: str) -> None:
-        """A role or a key denies these calls from now on."""
-        self.log("iam", f"denies {kind} from now on")
-        self.denied |= {kind}
+    def namesake(self, name: str, _: str) -> None:
+        """Another workflow starts an execution with this name."""
+        self.namesakes -= 1
+        self.log("other workflow", f"starts {name}")
+        given = record({"stateMachineArn": stepfunctions.CHILD, "name": name, "input": _ELSEWHERE})
+        children = self.services["children"]
+        self.services["children"], _answer = stepfunctions.perform(children, "start_execution", given, self.now)
 
-    def release(self, execution: str, _: str) -> None:
-        """An operator releases the slot of a holder whose work may not be read, after it has ended.
-
-        Without a fault the workflow knows the result of each Glue start, so that nothing is left to an operator.
-        """
-        if not self.faults and not is_state_machine(self.target_of(execution.rpartition("-")[0])):
-            raise Violation("S4", f"{execution} keeps its slot until an operator releases it")
-        self.log("operator", f"releases {execution}")
+    def redrive_child(self, name: str, _: str) -> None:
+        """An operator redrives a child."""
+        self.child_redrives -= 1
+        self.log("operator", f"redrives the child {name}")
         self.disturbed_at = self.now
-        node = code.releaser.begin(execution.rpartition("-")[0], execution)
-        self.begin("release", node, Notes())
+        self.redriven_at = self.redriven_at | {name: self.now}
+        self._keep_older("children")
+        given = record({"executionArn": execution_arn(stepfunctions.CHILD, name)})
+        children = self.services["children"]
+        self.services["children"], _answer = stepfunctions.perform(children, "redrive_execution", given, self.now)
 
-    def lease(self, number: str, _: str) -> None:
-        """A caller asks for a lease."""
-        self.leases_begun += 1
-        self.log(f"caller {number}", "asks for a lease")
-        block = self.plan.blocks[int(number) % len(self.plan.blocks)]
-        node = code.caller.begin(int(number), block, self.plan.lease_wait)
-        self.begin(f"caller {number}", node, Notes(ahead=self.ahead_of(f"caller {number}")))
+    def abort(self, execution: str, status: str) -> None:
+        """An execution is stopped or times out, and makes no further call."""
+        self.log("stepfunctions", f"{execution} ends as {status}")
+        state = self.actors.pop(f"workflow {execution}").notes.state
+        self._close(execution, status, state=state)
 
-    def call(self, name: str, how: str) -> None:
-        ahead = self.actors[name].notes.ahead
-        self._acting, self._shown = (name, ahead), self.clocks.get(name, 0.0)
-        self.latest_clock = max(self.latest_clock, self.now + ahead)
-        is_down = self.now < self.outage_until and self.service_of(self.actors[name].question) == self.down
-        if is_down:
-            self.disturbed_at = self.now
-        super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
+    def fail_task(self, name: str, error: str) -> None:
+        """A task fails because it times out or its poll is refused. Its Glue run continues."""
+        self.log(name, f"its task fails with {error}")
+        self._advance(name, self.actors[name].after(Answer(error=error)))
 
-    def deliver_event(self, execution: str, _: str) -> None:
-        """A status event invokes its function."""
-        event = next(event for event in self.status_events if event.execution == execution)
-        self.status_events = tuple(each for each in self.status_events if each != event)
-        self.log("status event", f"of {execution} arrives")
-        node = code.closed_execution.begin(execution, event.redrives, *self._janitor_times())
-        self.begin("status event", node, Notes(state=event))
+    def redrive(self, execution: str, _: str) -> None:
+        """An operator redrives a failed execution, which continues at its last state."""
+        before = self.services["stepfunctions"][execution]
+        arn = freeze({"executionArn": execution_arn(WORKFLOW, execution)})
+        self.perform(Question("stepfunctions", "redrive_execution", arn))
+        self.log("operator", f"redrives {execution}")
+        self._run(execution, before.get("state") or _AT_THE_START)
 
-    def _requeue_event(self, actor: Actor, seconds: int) -> None:
-        """The event is received again later, unless the queue's retention has ended."""
-        event = actor.notes.state
-        if self.timeless or self.now - event.sent <= EVENT_RETENTION:
-            self.status_events = (*self.status_events, event._replace(due=0 if self.timeless else self.now + seconds))
+    def _run(self, execution: str, state: Record) -> None:
+        known = self.services["stepfunctions"][execution]
+        node = workflow.begin(execution, known["input"], known["redrives"], state["state"], state["variables"])
+        self.begin(f"workflow {execution}", node, Notes(state))
 
-    def lose_event(self, execution: str, _: str) -> None:
-        """A status event is lost: delivery is best effort."""
-        self.log("eventbridge", f"the status event of {execution} is lost")
-        self.status_events = tuple(event for event in self.status_events if event.execution != execution)
+    def _close(self, execution: str, status: str, error: str = "", cause: str = "", state: Any = None) -> None:
+        executions = self.services["stepfunctions"]
+        if error == SLOT_LOST and not self.plan.frees and not executions[execution]["redrives"]:
+            raise Violation("S4", f"{execution} has lost its slot, which no operator has freed")
+        self._keep_older("stepfunctions")
+        closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error, cause)
+        self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
+        self._check_closed(execution, status)
+        if status == "SUCCEEDED":
+            return
+        if self.plan.events_lost:
+            self._leave_to_janitor()
+            return
+        self.faults_at_close = self.faults_at_close | {execution: self.faults}
+        event = StatusEvent(execution, closed[execution]["redrives"], self.now, self.now)
+        self.status_events = (*self.status_events, event)
 
-    def run_janitor(self, when: str, _: str) -> None:
-        """A scheduled janitor run begins."""
-        self.janitor_runs += self.timeless and when == "now"
-        self.next_run = self.now + PERIOD
-        self.needs_janitor &= bool(self.actors)
-        self.noting = "" if self.actors or not self.timeless else self.unreported()
-        self.log("scheduled run", f"begins ({when})" if when else "begins")
-        node = code.janitor_run.begin(*self._janitor_times(), *self.memories[:1])
-        self.begin("scheduled run", node, Notes(ahead=LATER if when == "later" else 0))
+    def _keep_older(self, service: str) -> None:
+        self.older[service] = self.services[service]
+        self.older_at[service] = self.now
+
+    # Events of operators, callers and time -------------------------------------------------------------------------
 
     def operate(self, _: str, __: str) -> None:
         """The operator changes the limit, pauses or resumes."""
-        limit, *rest = self.operations
-        self.operations = tuple(rest)
-        self.newest = (limit, self.newest[1]) if limit > 0 else (self.newest[0], limit)
+        limit, *rest = self.limits
+        self.limits = tuple(rest)
         self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
-        self.begin("operator", code.operator.begin(PROCESS, limit), Notes(state=limit))
-
-    def remove(self, message_id: str, _: str) -> None:
-        """A message leaves the queue although nothing has handled it."""
-        self.removals -= 1
-        self.disturbed_at = self.now
-        queue = self._queue()
-        (gone,) = (message for message in queue["messages"] if message["id"] == message_id)
-        self.log("queue", f"{message_id} is removed")
-        self.removed |= {request_of(gone["body"])}
-        self._put_queue(queue.with_fields(messages=tuple(each for each in queue["messages"] if each is not gone)))
+        self.begin("operator", code.operator.begin(PROCESS, limit), Notes(limit))
 
     def cancel(self, request_id: str, _: str) -> None:
-        """The operator cancels a request, which may have left the queue."""
+        """The operator cancels a request, which may have started, or not have been received."""
         self.cancels = self.cancels[1:]
+        request = next(each for each in self.plan.requests if each.id == request_id)
         self.log("operator", f"cancels {request_id}")
-        name = name_of(request_id, self.plan.callers)
-        self.begin("cancel", code.canceller.begin(name), Notes())
+        self.begin("cancel", code.canceller.begin(request.process, request.execution), Notes(request_id))
+
+    def queue_again(self, execution: str, _: str) -> None:
+        """The operator queues a failed request again."""
+        request_id, *rest = self.again
+        self.again = tuple(rest)
+        self.log("operator", f"queues {execution} again")
+        self.begin("again", code.requeuer.begin(process_of(execution), execution), Notes(request_id))
+
+    def free(self, execution: str, _: str) -> None:
+        """An operator frees a reservation, or the slot of a holder whose work may not be read, after it has ended.
+
+        Without a fault the workflow knows the result of each Glue start, so that nothing is left to an operator.
+        """
+        is_reserved = self._holders()[execution].state == "RESERVED"
+        if not is_reserved and not self.faults and not self._is_machine(execution):
+            raise Violation("S4", f"{execution} keeps its slot until an operator releases it")
+        self.frees -= is_reserved
+        self.log("operator", f"frees {execution}")
+        self.disturbed_at = self.now
+        node = code.releaser.begin(process_of(execution), execution, is_reserved)
+        self.begin("release", node, Notes(execution))
+
+    def _to_release(self) -> list[str]:
+        """The holders that an operator releases: their check is denied and reported, and their work has ended."""
+        if not self.unreadable or self.actors or self.in_transit:
+            return []
+        held, working = self._holders(), self._working()
+        dead = [name for name in self._dead() if name in held and not held[name].is_lease]
+        return [name for name in dead if self.is_unreadable(name) and name not in working]
 
     def replace(self, _: str, __: str) -> None:
         """The operator removes the process and adds it again."""
@@ -347,51 +605,96 @@ class SlotsWorld(SlotsProperties):
         node = code.replacer.begin(PROCESS, self.plan.limit, self.target_of(PROCESS), self.plan.rate)
         self.begin("replace", node, Notes())
 
-    def abort(self, execution: str, status: str) -> None:
-        """An execution is stopped or times out, and makes no further call."""
-        self.log("stepfunctions", f"{execution} ends as {status}")
-        name = f"workflow {execution}"
-        state = self.actors[name].notes.state
-        self.actors = {other: actor for other, actor in self.actors.items() if other != name}
-        self._close(execution, status, state=state)
+    def lease(self, number: str, _: str) -> None:
+        """A caller asks for a lease."""
+        self.leases_begun += 1
+        self.log(f"caller {number}", "asks for a lease")
+        block = self.plan.blocks[int(number) % len(self.plan.blocks)]
+        self.begin(f"caller {number}", code.caller.begin(int(number), block, self.plan.lease_wait), Notes())
 
-    def fail_task(self, name: str, error: str) -> None:
-        """A task fails because it times out or its poll is refused. Its Glue run continues."""
-        self.log(name, f"its task fails with {error}")
-        actor = self.actors[name]
-        self._advance(name, actor.after(Answer(error=error)))
+    def leave(self, token: str, _: str) -> None:
+        """A caller times out."""
+        self.leaves -= 1
+        self.log("caller", f"{token} times out")
+        if not any(map(self._is_confirmed, self._executions_of(token))):
+            self.left_early |= {token}
+        self.services["tasks"] = tasks.end(self.services["tasks"], token)
 
-    def redrive(self, execution: str, _: str) -> None:
-        """An operator redrives a failed execution, which continues at its last state."""
-        before = self.services["stepfunctions"][execution]
-        arn = freeze({"executionArn": stepfunctions.execution_arn(stepfunctions.WORKFLOW, execution)})
-        self.perform(Question("stepfunctions", "redrive_execution", arn))
-        self.log("operator", f"redrives {execution}")
-        state = before.get("state") or _AT_THE_START
-        self._run(execution, state)
+    def damage(self, _: str, __: str) -> None:
+        """An operator writes an attribute with a wrong type."""
+        self.damages -= 1
+        self.is_malformed = True
+        self.log("operator", "makes the items malformed")
+
+    def repair(self, _: str, __: str) -> None:
+        self.is_malformed = False
+        self._leave_to_janitor()
+        self.disturbed_at = self.now
+        self.log("operator", "repairs the items")
+
+    def outage(self, service: str, _: str) -> None:
+        """A service refuses all calls for a while."""
+        self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
+        self._leave_to_janitor()
+        self.log(service, f"is down for {OUTAGE_SECONDS} s")
+
+    def deny(self, kind: str, _: str) -> None:
+        """A role or a key denies these calls from now on."""
+        self.log("iam", f"denies {kind} from now on")
+        self.denied |= {kind}
+        self._leave_to_janitor()
 
     def pass_time(self, _: str, how: str) -> None:
-        """The clock moves to the next moment at which something is due."""
-        self._note_to_wakes()
-        self.now = max(self.now + 1, min([*self.due_times(), self.next_run]))
-        self.now += -self.now % STEP
+        """The clock moves to the next moment at which something is due. Lambda ends invocations at their timeout."""
+        self.now = min(self._due_times())
+        for name, actor in list(self.actors.items()):
+            if name.startswith(("starter", "dispatcher")) and self.now > actor.notes.began + TIMEOUT:
+                self.log(name, "is ended by its timeout")
+                del self.actors[name]
         if how:
             self.disturbed_at = self.now
         self._check_in_time()
 
     # Answers to actors ---------------------------------------------------------------------------------------------
 
+    def call(self, name: str, how: str) -> None:
+        question, ahead = self.actors[name].question, self.ahead_of(name)
+        self._acting, self._shown = (name, ahead), self.clocks.get(name, 0.0)
+        is_answer = question.service == "stepfunctions" and question.operation in ANSWERS
+        if is_answer and self.refusals and how != DIE:
+            self.refusals -= 1
+            how, self.disturbed_at = THROTTLE, self.now
+        elif self.now < self.outage_until and self.service_of(question) == self.down and how in ("", TWICE, STALE):
+            how, self.disturbed_at = THROTTLE, self.now
+        if is_answer and not self.is_denied(question):
+            self._check_answer(name, question, how)
+        if how == STALE or (is_answer and how):
+            self._leave_to_janitor()  # which reads again, and repeats answers
+        if name.startswith("workflow "):
+            self._add_to_history(name.removeprefix("workflow "), question, how)
+        super().call(name, how)
+
+    def _add_to_history(self, name: str, question: Question, how: str) -> None:
+        """Add what the janitor's code reads in an execution's history."""
+        event: dict[str, Any] = {}
+        if question.operation in ANSWERS:
+            given = {key[0].upper() + key[1:]: value for key, value in question.parameters.fields.items()}
+            event = {"taskScheduledEventDetails": {"parameters": json.dumps(given)}}
+        if event:
+            executions = self.services["stepfunctions"]
+            self.services["stepfunctions"] = stepfunctions.add_event(executions, name, event)
+
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
-        notes = actor.notes
         match question.operation:
             case "enter":
-                entered = Notes(notes.message, question.parameters, notes.ahead)
+                entered = Notes(question.parameters, actor.notes.began)
                 self.actors[name] = Actor(actor.node, actor.asleep_until, entered)
                 return Answer()
             case "clock":
-                self.clocks = self.clocks | {name: self.now + notes.ahead}
-                return Answer(self.now + notes.ahead)
-            case "put_events" | "put_metric_data":
+                shown = self.now + self.ahead_of(name)
+                self.clocks = self.clocks | {name: shown}
+                return Answer(shown)
+            case "put_events" | "put_metric_data" | "publish":
                 return self.perform(question)
             case "runs block":
                 own = next((each for each in self._holders_of(PROCESS).values() if each.code == code_of(name)), None)
@@ -402,13 +705,12 @@ class SlotsWorld(SlotsProperties):
                 self.blocks = {other: block for other, block in self.blocks.items() if other != name}
                 return Answer()
             case "started":
-                execution = self.services["stepfunctions"][name.partition(" ")[2]]
-                return Answer(Moment(execution["started"]))
+                return Answer(Moment(self.services["stepfunctions"][name.partition(" ")[2]]["started"]))
             case "wait_for_end" if "reads" in self.denied:
                 return DENIED
             case "wait_for_end" if "executionArn" in question.parameters:
                 child = stepfunctions.described(self.services["children"], question.parameters["executionArn"])
-                return None if child["status"] in stepfunctions.OPEN else Answer(child)
+                return None if child["status"] in OPEN else Answer(child)
             case "wait_for_end":
                 runs = self.services["glue"][JOB]["runs"]
                 run = next(run for run in runs if run["id"] == question.parameters["RunId"])
@@ -417,169 +719,96 @@ class SlotsWorld(SlotsProperties):
                 return Answer(freeze({"Id": run["id"], "JobName": JOB, "JobRunState": run["state"]}))
         raise AssertionError(f"no service answers {question}")
 
-    def finished(self, name: str, actor: Actor) -> None:
-        assert not isinstance(actor.node.result, Raised) or name == "status event", f"{name} raised {actor.node.result}"
-        if name.startswith("workflow "):
-            status, error, cause = actor.node.result
-            self._close(name.partition(" ")[2], status, error, cause, actor.notes.state)
-        elif name == "status event" and isinstance(actor.node.result, Raised | int):
-            raised = isinstance(actor.node.result, Raised)
-            self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
-        elif name == "scheduled run":
-            memory, counts = actor.node.result
-            self.memories = (*self.memories[1:], memory) if self.memories else ()
-            self.unreadable = dict(counts).get("HoldersUnreadable", 0)
-        elif name == "operator":
-            self._repeat_change(actor.notes.state)
-        elif actor.node.result == "Deferred":
-            self.deferred = {**self.deferred, actor.notes.message: self.now}
-
-    def died(self, name: str, actor: Actor) -> None:
-        assert not name.startswith("workflow "), "a workflow does not die"
-        self.blocks = {other: block for other, block in self.blocks.items() if other != name}
-        if name == "scheduled run" and self.memories:
-            self.memories = (*self.memories[1:], code.NEW)
-        if name == "status event":
-            self._requeue_event(actor, AFTER_FAILURE_SECONDS)
-        if name == "operator":
-            self._repeat_change(actor.notes.state)
-
-    def land(self, number: str, how: str) -> None:
-        """A call arrives late. The operator who sees an older setting in `status` repeats the newest command."""
-        sender = self.in_transit[int(number)][1]
-        self._acting, self._shown = (sender, self.ahead_of(sender)), 0.0
-        super().land(number, how)
-        for newest in self.newest:
-            if newest is not None:
-                self._repeat_change(newest)
-
-    def _repeat_change(self, limit: int) -> None:
-        """The operator repeats a command that has changed nothing. A lost wake is left to the janitor."""
-        process = self._process(PROCESS)
-        if process and (process.slot_limit != limit if limit > 0 else process.paused != (limit == 0)):
-            self.operations = (limit, *self.operations)
-
     def perform(self, question: Question) -> Answer:
         if self.is_denied(question):
             if question.operation in ("start_job_run", "start_execution") and self.is_without_permission(question):
                 raise Violation("S10", f"work of {self.plan.target} begins, which no role may touch")
             return DENIED
         if question.service in ("sns", "events", "cloudwatch"):
-            return Answer(freeze({}))
-        if question.service == "stepfunctions":
-            question = Question(self.service_of(question), question.operation, question.parameters)
-        before = self.services["stepfunctions"]
-        if question.operation in ("start_job_run", "start_execution"):
-            self._keep_older(question.service)
-        if question.operation == "start_job_run":
-            self._check_not_again(question.parameters["Arguments"]["--slotkeeper-execution"])
-        answer = super().perform(question)
-        if ":expired" in (question.parameters.get("ExpressionAttributeValues") or ()):
-            take_overs["refused" if answer.error else "done"] += 1
+            return Answer(freeze({"FailedEntryCount": 0, "Entries": [{}]}))
+        before, service = self.services["stepfunctions"], self.service_of(question)
+        self._check_question(question, service)
+        if question.operation == "start_execution" and question.parameters["name"] in self._rejected():
+            return Answer(error="InvalidExecutionInput")
+        answer = super().perform(Question(service, question.operation, question.parameters))
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
-            request = json.loads(question.parameters["input"])
-            self._check_size(question.parameters["name"], request)
-            if request["attempt"] == 1:
-                self._check_order(question.parameters["input"])
+            self._check_started_as(question.parameters["name"], question.parameters["input"])
             self._run(question.parameters["name"], _AT_THE_START)
-        return answer
+        is_damaged = self.is_malformed and question.parameters.get("TableName") == SLOTS
+        return answer._replace(value=_damaged(answer.value)) if is_damaged else answer
 
-    def _run(self, execution: str, state: Record) -> None:
-        known = self.services["stepfunctions"][execution]
-        node = workflow.begin(execution, known["input"], known["redrives"], state["state"], state["variables"])
-        self.begin(f"workflow {execution}", node, Notes(state=state))
+    def _check_question(self, question: Question, service: str) -> None:
+        """The checks of what is asked of Glue, of children and of FailedRequestQueue, and their older states."""
+        given = question.parameters
+        if question.operation == "send_message" and given["QueueUrl"] == FAILED:
+            self._check_kept(given["MessageAttributes"])
+        if question.operation in ("start_job_run", "start_execution", "stop_execution"):
+            self._keep_older(service)
+        name = ""
+        if question.operation == "start_job_run":
+            name = given["Arguments"][MARKER]
+        elif service == "children":
+            name = (given.get("name") or given.get("executionArn") or "").rpartition(":")[2]
+            if question.operation == "stop_execution":
+                self._check_stopped(name)
+        if name and question.operation in ("start_job_run", "start_execution"):
+            self._check_not_again(name)
+            self._check_caller_waits(name)
 
-    def _close(self, execution: str, status: str, error: str = "", cause: str = "", state: Any = None) -> None:
-        if error == "RequestReturned" and self.timeless and not self.faults:
-            raise Violation("S5", f"{execution} returns its request to the end of the queue without a fault")
-        if status == "SUCCEEDED":
-            self.check_success(execution)
-        self._keep_older("stepfunctions")
-        closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error, cause)
-        self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
-        if status != "SUCCEEDED" and not self.plan.events_lost:
-            self.faults_at_close = self.faults_at_close | {execution: self.faults}
-            redrives = closed[execution]["redrives"]
-            self.status_events = (
-                *self.status_events,
-                StatusEvent(execution, redrives, self.now, 0 if self.timeless else self.now),
-            )
+    def _check_started_as(self, name: str, given: str) -> None:
+        """S1: a workflow starts with the content of its row, and with the weight of its slot while that is reserved."""
+        fields, row = fields_of(given), self._rows().get(name)
+        if row is None or row.get("body", {"S": given})["S"] != given:
+            raise Violation("S3", f"{name} starts with {given}, its row is {row}")
+        process = self._process(fields["process"])
+        holder = process.holders.get(name) if process else None
+        if process and holder and holder.weight != (fields.get("weight") or process.default_weight):
+            raise Violation("S1", f"{name} of weight {fields.get('weight')} starts in a slot of {holder.weight}")
 
+    def _rejected(self) -> set[str]:
+        return {execution_name(PROCESS, request_id, 1) for request_id in self.plan.rejects}
 
-def _with_weight(request: str, weight: str) -> str:
-    """A plan's request with this weight. The second process has limit 1, so its requests keep theirs."""
-    if request.isupper():
-        return f"{request.removesuffix('*')}1{'*' * request.endswith('*')}"
-    return f"{request.removesuffix('*')}{weight}{'*' * request.endswith('*')}"
+    # Ends of actors ------------------------------------------------------------------------------------------------
 
+    def finished(self, name: str, actor: Actor) -> None:
+        result, kind = actor.node.result, name.partition(" ")[0]
+        if kind == "workflow":
+            status, error, cause = result
+            self._close(name.partition(" ")[2], status, error, cause, actor.notes.state)
+        elif kind == "event":
+            if isinstance(result, Raised | int):
+                self._requeue_event(actor, AFTER_FAILURE_SECONDS if isinstance(result, Raised) else result)
+        elif kind == "janitor":
+            assert not isinstance(result, Raised), result
+            memory, counts = result
+            self.memories = (*self.memories[1:], memory) if self.memories else ()
+            self.unreadable = dict(counts).get("HoldersUnreadable", 0)
+        elif kind in ("operator", "cancel", "again", "release", "replace"):
+            self._after_command(kind, actor)
+        elif kind == "caller":
+            assert not isinstance(result, Raised), result
 
-def random_world(random: Random, **given: Any) -> SlotsWorld:
-    """A random world for random schedules. `given`: fields of its plan that are not random."""
-    return SlotsWorld(replace(random_plan(random), **given))
+    def _after_command(self, kind: str, actor: Actor) -> None:
+        """The operator repeats a command that has failed. What a repeated one finds done has no effect again."""
+        wanted = actor.notes.state
+        if not isinstance(actor.node.result, Raised):
+            if kind == "cancel" and actor.node.result:
+                self.cancelled |= {actor.node.result}
+            return
+        self.limits = (wanted, *self.limits) if kind == "operator" else self.limits
+        self.cancels = (wanted, *self.cancels) if kind == "cancel" else self.cancels
+        self.again = (wanted, *self.again) if kind == "again" else self.again
+        self.needs_janitor |= kind in ("again", "release", "replace")
 
+    def died(self, name: str, actor: Actor) -> None:
+        assert not name.startswith("workflow "), "a workflow does not die"
+        self.blocks = {other: block for other, block in self.blocks.items() if other != name}
+        if name == "janitor" and self.memories:
+            self.memories = (*self.memories[1:], code.NEW)
+        if name == "event":
+            self._requeue_event(actor, AFTER_FAILURE_SECONDS)
 
-def random_world_with_rate(random: Random) -> SlotsWorld:
-    """A random world whose processes have a rate, and whose starters' clocks differ."""
-    count, seconds = random.choice(((1, 60), (3, 60), (1, 30), (6, 60)))
-    rate = Rate(count, seconds, random.randint(1, min(2, count)))
-    return random_world(random, rate=rate, ahead=random.choice(((0.0, 0.0), (0.0, 4.5), (-4.25, 0.0))))
-
-
-# The part of random worlds in which blocks overrun their leases, so that other callers take these over.
-_OVERRUNS = 0.25
-
-
-def random_plan(random: Random) -> Plan:
-    """The plan of a random world."""
-    requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
-    if random.random() < 0.2:
-        requests = (*requests, requests[0] + random.choice(("", "*")))
-    if random.random() < 0.25:
-        place = random.randrange(len(requests) + 1)
-        requests = (*requests[:place], *random.choice(("A", "A", "AB")), *requests[place:])
-    limit = random.choice((1, 1, 2))
-    changes: tuple[int, ...] = random.choice(((), (), (), (1,), (2, 1), (0, -1), (0, 1, -1)))
-    if random.random() < 0.6:
-        requests = tuple(random.choice(("", "+", "-")) + request for request in requests)
-    default_weight = 1
-    if random.random() < 0.4:  # the last limit is as large as any weight, so that every request can start
-        requests = tuple(_with_weight(request, random.choice(("", "1", "2", "3"))) for request in requests)
-        limit = random.choice((2, 3, 3))
-        changes = random.choice(((), (), (1, 3), (2, 3), (0, 3, -1), (0, -1, 3)))
-        changes = changes if changes or limit == 3 else (3,)
-        default_weight = random.choice((1, 1, 2))
-    leases: tuple[float, ...] = random.choice(((), (), (0,), (4, 0), (0, 0, 4)))
-    blocks: tuple[int, ...] = random.choice(((0,), (30,), (60, 0), (150, 30)))
-    lease_wait = random.choice((0, 30, 200))
-    if random.random() < _OVERRUNS:
-        # A registered request keeps leases out, so most of these worlds have one of the other process.
-        requests, limit, changes, default_weight = (random.choice(("A", "A", "a")),), 1, (), 1
-        leases = random.choice(((0, 0), (4, 0), (0, 0, 4), (0, 4, 4)))
-        blocks, lease_wait = random.choice(((-90,), (-150, -70), (-90, -70, 0))), 200
-    replacements = random.choice((0, 0, 1)) if 0 in changes and limit != 2 else 0  # it is added again with `limit`
-    return Plan(
-        requests,
-        limit,
-        changes,
-        job_limit=random.choice((limit, 100)),
-        stop_seconds=random.choice((0, 20, 100)),
-        page=random.choice((1, 2, 200)),
-        others=random.choice((0, 0, 4)),
-        fails=random.choice((0, 0, 0, 1, 2)),
-        lag=random.choice((0, 0, 10)),
-        lax=random.choice((False, True)),
-        starters_read_first=random.choice((False, True)),
-        run_seconds=random.choice(((60,), (60, 120), (60, 300))),
-        cancels=random.choice(((), (), (), (id_of(requests[0]),), (id_of(requests[-1]),))),
-        removals=random.choice((0, 0, 0, 1)),
-        default_weight=default_weight,
-        leases=leases,
-        blocks=blocks,
-        lease_wait=lease_wait,
-        replacements=replacements,
-        starters=2 - replacements,
-        containers=random.choice((0, 1, 2)),
-        events_lost=random.random() < 0.3,
-        aim=random.choice(("", "", "deaths", "wakes")),
-        first_run=random.randrange(STEP, PERIOD + 1, STEP),
-    )
+    def take(self, choice: Choice) -> None:
+        is_call = choice.is_fault and choice.kind == "call"
+        self.needs_janitor |= is_call and choice.subject.partition(" ")[0] not in (*_REDELIVERED, "workflow")
+        super().take(choice)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import (
     downstream_properties,
     downstream_world,
-    endings_world,
     frozen,
-    queue_world,
+    random_slots,
     retry_properties,
     retry_world,
     slots_state,
-    slots_world,
-    targets_world,
     token_state,
     token_world,
     transcript,
@@ -28,11 +25,9 @@ from tests.simulation import (
     worlds,
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
-from tests.simulation.endings_world import EndingsWorld
-from tests.simulation.queue_world import QueueWorld, Sent
 from tests.simulation.retry_world import RetryWorld
-from tests.simulation.slots_world import Plan, SlotsWorld
-from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
+from tests.simulation.slots_state import Plan, Sent
+from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
 from tests.simulation.token_world import TokenWorld
 from tests.simulation.worlds import World
@@ -61,57 +56,22 @@ class Small(NamedTuple):
     effort: Effort
 
 
-def _slots(
-    requests: Sequence[str], limit: int, *, faults: int = 0, effort: Effort = QUICK, cancels: str = "", **more: Any
-) -> Small:
-    fields = {"janitor_runs": 0, "janitor_ahead": False} | more
-    # With more than one request these steps triple the number of states.
-    plan = Plan(tuple(requests), limit, cancels=tuple(cancels), event_steps=len(requests) == 1, **fields)
-    return Small(lambda: SlotsWorld(plan, timeless=True), faults, effort)
+def _slots(*requests: Sent, faults: int = 0, effort: Effort = QUICK, **plan: Any) -> Small:
+    """One process with Glue runs in its slots, or two. `plan`: further fields of Plan."""
+    made = Plan(requests, **plan)
+    return Small(lambda: SlotsWorld(made), faults, effort)
 
 
-def _target(
-    requests: Sequence[str],
-    *,
-    faults: int = 0,
-    effort: Effort = QUICK,
-    timeless: bool = True,
-    child: bool = True,
-    **more: Any,
-) -> Small:
-    """One process whose target is a state machine, or a Glue job. `requests`: each as in Plan."""
-    given = {"machines": ("p",) * child, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
-    plan = Plan(tuple(requests), **given)
-    return Small(lambda: TargetsWorld(plan, timeless=timeless), faults, effort)
-
-
-def _ending(requests: str, *, timeless: bool = True, effort: Effort = QUICK, **more: Any) -> Small:
-    """Requests, separated by spaces, of which some are skipped or have a deadline. Without a clock none is too late."""
-    given = {"starters": 1, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
-    if not timeless:
-        given |= {"aim": "starter"}
-    plan = Plan(tuple(requests.split()), **given)
-    return Small(lambda: EndingsWorld(plan, timeless=timeless), 1, effort)
-
-
-def _queue(*requests: Sent, faults: int = 0, effort: Effort = QUICK, **more: Any) -> Small:
-    """A process whose waiting requests are rows."""
-    plan = queue_world.Plan(requests, **{"dispatchers": 1, **more})
-    return Small(lambda: QueueWorld(plan), faults, effort)
+def _child(*requests: Sent, **plan: Any) -> Small:
+    """One process with child executions in its slots."""
+    return _slots(*requests, machines=("p",), **plan)
 
 
 _A, _B, _C = Sent("a"), Sent("b"), Sent("c")
-
-_DENIED = {
-    "timeless": False,
-    "starters": 1,
-    "denials": ("starts", "reads"),
-    "aim": "denials",
-    "run_seconds": (60,),
-}
-
-
-_PACED = {"timeless": False, "child": False, "starters": 1, "run_seconds": (60,), "events_lost": True}
+_CALLER = Sent("a", caller=True)
+_DEATHS: dict[str, Any] = {"aim": "deaths", "events_lost": True, "run_seconds": (60,), "faults": 2}
+_LATE: dict[str, Any] = {"aim": "late", "run_seconds": (60,), "faults": 2}
+_DENIED: dict[str, Any] = {"denials": ("starts", "reads"), "aim": "denials", "run_seconds": (60,)}
 
 
 def _retry(payloads: tuple[str, ...], *, faults: int = 0, effort: Effort = QUICK, **given: Any) -> Small:
@@ -138,187 +98,128 @@ def _tokens(
 
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
-    "queue": queue_world.random_world,
     "downstream": downstream_world.random_world,
-    "endings": endings_world.random_world,
+    "rates": random_slots.random_world_with_rate,
     "retry": retry_world.random_world,
-    "slots": slots_world.random_world,
-    "rates": slots_world.random_world_with_rate,
-    "targets": targets_world.random_world,
+    "slots": random_slots.random_world,
+    "targets": random_slots.random_world_of_targets,
     "token": token_world.random_world,
 }
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "endings": 2, "queue": 4, "rates": 2, "retry": 2, "slots": 5, "targets": 3, "token": 8}
+SHARES = {"downstream": 1, "rates": 2, "retry": 2, "slots": 6, "targets": 4, "token": 8}
 
 SMALL: dict[str, Small] = {
-    "1 request, 1 slot, janitor at any time": _slots(
-        "a", 1, janitor_runs=1, janitor_ahead=True, faults=1, effort=SHORT
+    # The queue, its dispatches and its doorbells.
+    "1 request, any fault": _slots(_A, faults=1),
+    "1 request, any fault, sending an event is a step": _slots(_CALLER, event_steps=True, faults=1),
+    "1 request, two faults": _slots(_A, faults=2, effort=LONG),
+    "1 request, two invocations die": _slots(_A, aim="invocations", faults=2, effort=SHORT),
+    "2 requests": _slots(_A, _B, dispatchers=2),
+    "2 requests in a batch, 2 slots, one invocation dies": _slots(
+        _A, _B, limit=2, batch=True, aim="invocations", faults=1
     ),
-    "1 request, 1 slot, another user of its job": _slots("a", 1, page=1, others=1, faults=1),
-    "3 requests, 1 slot, no fault": _slots("abc", 1, effort=SHORT),
-    "2 requests, 1 slot, starters read first": _slots("ab", 1, starters_read_first=True, faults=1, effort=LONG),
-    "3 requests, 1 slot, no fault, starters read first": _slots(
-        "abc", 1, starters_read_first=True, lax=True, effort=SHORT
+    "2 requests, any fault": _slots(_A, _B, faults=1, effort=LONG),
+    "2 requests, doorbells late, lost and doubled": _slots(_A, _B, aim="doorbells", faults=1, effort=LONG),
+    "2 requests in a batch, 2 slots, any fault of a dispatch": _slots(
+        _A, _B, limit=2, batch=True, aim="dispatches", faults=1, effort=LONG
     ),
-    "2 processes, 2 requests, 1 slot each, no fault": _slots("aA", 1),
-    "2 processes, 3 requests, 1 slot each, no fault": _slots("abA", 1, effort=LONG),
-    "2 processes, 2 requests, 1 slot each": _slots("aA", 1, faults=1, effort=LONG),
-    "2 requests, 1 slot, cancelled": _slots("ab", 1, lax=True, cancels="ab", effort=SHORT),
-    "1 request, 1 slot, cancelled": _slots("a", 1, cancels="a", faults=1),
-    "3 requests, 1 slot, two of them under one id": _slots(("a", "a*", "b"), 1),
-    "2 requests of other weights and priorities under one id": _slots(("+a2", "a1"), 2, starters=1, faults=1),
-    "2 requests under one id, 1 slot": _slots(("a", "a*"), 1, faults=1, effort=LONG),
-    "2 requests, 1 slot, the process removed and added again": _slots(
-        "ab", 1, limits=(0,), replacements=1, starters=1, lax=True
+    "2 priorities, one invocation dies": _slots(_A, Sent("b", "high"), aim="invocations", faults=1, effort=LONG),
+    "2 requests, no doorbell": _slots(_A, _B, has_doorbell=False),
+    "2 requests, no doorbell, an aborted workflow": _slots(_A, _B, has_doorbell=False, aim="ends", faults=1),
+    "2 requests, a janitor run beside": _slots(_A, _B, janitor_runs=1, effort=LONG),
+    "3 priorities, 1 slot": _slots(_A, Sent("b", "low"), Sent("c", "high"), effort=LONG),
+    "3 requests, a heavy one between": _slots(_A, Sent("b", weight=2), _C, limit=2, batch=True),
+    "a blocked head, the limit is raised": _slots(Sent("a", weight=2), _B, limits=(2,), effort=SHORT),
+    "2 requests, the limit goes down and up": _slots(_A, Sent("b", weight=2), limit=2, limits=(1, 2), effort=LONG),
+    "default weight 2, 3 slots": _slots(_A, Sent("b", weight=1), default_weight=2, limit=3, batch=True),
+    "1 request, paused and resumed": _slots(_A, limits=(0, -1), effort=SHORT),
+    "1 request, the process removed and added again": _slots(_A, limits=(0,), replacements=1),
+    "2 processes": _slots(_A, Sent("b", process="q"), effort=SHORT),
+    "2 processes in a batch, one invocation dies": _slots(
+        _A, Sent("b", process="q"), batch=True, aim="invocations", faults=1
     ),
-    "1 request, 1 slot, the process removed and added again": _slots(
-        "a", 1, limits=(0,), replacements=1, starters=1, lax=True, faults=1, effort=LONG
+    "2 requests with one id": _slots(_A, _A),
+    "2 requests with one id, other content": _slots(_CALLER, Sent("a", caller=True, other=True), effort=SHORT),
+    # Ends without a start.
+    "1 request, cancelled": _slots(_CALLER, cancels=("a",)),
+    "1 request, cancelled, invocations die": _slots(_A, cancels=("a",), aim="invocations", faults=1),
+    "1 request, cancelled, any fault": _slots(_A, cancels=("a",), faults=1, effort=LONG),
+    "2 requests, both cancelled": _slots(_A, _B, cancels=("a", "b"), effort=LONG),
+    "2 requests, one skips": _slots(_A, Sent("b", skips=True, caller=True)),
+    "2 requests that skip, one invocation dies": _slots(
+        Sent("a", skips=True), Sent("b", skips=True), aim="invocations", faults=1, effort=LONG
     ),
-    "3 requests, 1 slot, one cancelled": _slots("abc", 1, cancels="b", effort=LONG),
-    "2 requests, 1 slot, the second cancelled": _slots("ab", 1, cancels="b", faults=1, effort=LONG),
-    "1 request, 1 slot, cancelled, janitor at any time": _slots(
-        "a", 1, janitor_runs=1, janitor_ahead=True, cancels="a", faults=1, effort=LONG
+    "a deadline behind a lease": _slots(_A, Sent("b", deadline=20, caller=True), leased=30),
+    "a deadline behind a lease, any fault of a dispatch": _slots(
+        Sent("a", deadline=20, caller=True), leased=30, aim="dispatches", faults=1, effort=SHORT
     ),
-    "2 requests, 1 slot, janitor while others are frozen": _slots("ab", 1, janitor_ahead=True, faults=1, effort=LONG),
-    "3 requests, 1 slot": _slots("abc", 1, faults=1, effort=LONG),
-    "3 requests, 2 slots": _slots("abc", 2, faults=1, effort=LONG),
-    "2 priorities, 3 requests, 1 slot, no fault": _slots(("+a", "+b", "c"), 1, starters=1, effort=SHORT),
-    "3 priorities, 1 slot, no fault": _slots(("+a", "b", "-c"), 1, starters=1, effort=LONG),
-    "2 priorities, 1 slot, a message removed": _slots(("+a", "b"), 1, removals=1, effort=SHORT),
-    "2 priorities, 2 slots, a message removed": _slots(("+a", "-b"), 2, removals=1, lax=True),
-    "1 request, 1 slot, a message removed": _slots("a", 1, removals=1, janitor_ahead=True, faults=1),
-    "2 requests, 1 slot, a message removed": _slots("ab", 1, removals=1, lax=True),
-    "2 requests, 1 slot, a message removed, janitor while others are frozen": _slots(
-        "ab", 1, starters=1, removals=1, janitor_ahead=True, faults=1, effort=LONG
+    "1 request, refused, any fault of a dispatch": _slots(_CALLER, rejects=("a",), aim="dispatches", faults=1),
+    "2 requests, one is refused": _slots(_A, _B, rejects=("a",)),
+    # Reservations that are freed, and requests that are queued again.
+    "1 request, its reservation is freed": _slots(_CALLER, frees=1, effort=SHORT),
+    "1 request, its reservation is freed, an aborted workflow": _slots(_A, frees=1, aim="ends", faults=1, effort=LONG),
+    "1 request, fails and is queued again": _slots(_CALLER, fails=1, again=("a",), effort=LONG),
+    "1 request, aborted, queued again": _slots(_A, again=("a",), aim="ends", faults=1),
+    "1 request, redriven executions": _slots(_CALLER, aim="redrives", faults=2, effort=SHORT),
+    # Rates.
+    "rate, 2 requests": _slots(_A, _B, limit=2, rate=Rate(1, 30)),
+    "rate, 2 requests, doorbells late, lost and doubled": _slots(
+        _A, _B, limit=2, rate=Rate(1, 30), aim="doorbells", faults=1, effort=SHORT
     ),
-    "2 priorities, 1 slot, cancelled": _slots(("+a", "b"), 1, cancels="a", starters=1),
-    "2 priorities, 1 slot": _slots(("+a", "b"), 1, starters=1, faults=1, effort=SHORT),
-    "2 priorities, 2 slots, 3 requests, no fault": _slots(("a", "+b", "c"), 2, lax=True, effort=LONG),
-    "3 priorities, 2 slots, no fault": _slots(("+a", "b", "-c"), 2, starters=1, lax=True, effort=LONG),
-    "2 priorities, 3 requests, 1 slot, a message removed": _slots(
-        ("+a", "b", "c"), 1, starters=1, removals=1, effort=LONG
+    "rate, 2 priorities, a burst, clocks apart": _slots(
+        Sent("a", "high"), _B, Sent("c", "low"), limit=3, rate=Rate(2, 60, 2), ahead=(0.5, -0.5), effort=SHORT
     ),
-    "2 priorities, 3 requests, 1 slot, cancelled": _slots(("+a", "b", "c"), 1, cancels="a", starters=1, effort=LONG),
-    "2 priorities, 2 slots, 3 requests, cancelled": _slots(
-        ("+a", "b", "c"), 2, cancels="a", starters=1, lax=True, effort=LONG
+    "rate, 1 request and 1 lease": _slots(_A, limit=2, rate=Rate(1, 30), leases=(4,), lease_wait=200),
+    "rate, 2 requests, any fault of a dispatch": _slots(
+        _A, _B, limit=2, rate=Rate(1, 60), aim="dispatches", faults=1, effort=LONG
     ),
-    "weights 2 and 1, 2 slots, no fault": _slots(("a2", "b", "c"), 2),
-    "weights 2, 3 and 1, 3 priorities, 3 slots, no fault": _slots(("+a2", "b3", "-c"), 3, starters=1, effort=SHORT),
-    "weight 3, 2 slots, then 3": _slots(("+a3", "b"), 2, limits=(3,), starters=1),
-    "weight 2, 2 slots, then 1 and 2": _slots(("a2",), 2, limits=(1, 2)),
-    "weight 2, 2 slots, then 1": _slots(("+a2", "b"), 2, limits=(1,), starters=1),
-    "default weight 2, 3 slots, no fault": _slots(("+a", "b1"), 3, default_weight=2),
-    "weights 2 and 1, 2 slots": _slots(("+a2", "b"), 2, starters=1, faults=1, effort=LONG),
-    "leases, 2 callers": _slots("", 1, leases=(0, 0), blocks=(30,), faults=1),
-    "leases, 2 callers, the first overruns": _slots("", 1, leases=(0, 65), janitor_ahead=True, faults=1),
-    "leases, 2 callers within the skew": _slots("", 1, leases=(0, 64), faults=1),
-    "leases, 3 callers, the first exits late, no fault": _slots("", 1, leases=(1, 66, 0), blocks=(30,)),
-    "leases, 3 callers, limit 2, one overruns, no fault": _slots("", 2, leases=(0, 0, 65)),
-    "leases, 1 caller and 1 request, no fault": _slots("a", 1, leases=(0,)),
-    "leases, 1 caller and 1 request": _slots("a", 1, starters=1, leases=(0,), faults=1, effort=LONG),
-    "leases, 1 caller and 2 requests, no fault": _slots("ab", 1, starters=1, leases=(0,), effort=LONG),
-    "leases, 2 callers within the skew and 1 request, no fault": _slots(
-        "a", 1, starters=1, leases=(0, 64), effort=LONG
+    # Leases.
+    "2 requests, a lease expires": _slots(_A, _B, leased=30),
+    "leases, 2 callers": _slots(leases=(0, 0), blocks=(30,), lease_wait=30, faults=1),
+    "leases, 2 callers, the first overruns": _slots(
+        leases=(0, 0), blocks=(-90, 0), lease_wait=200, faults=1, effort=SHORT
     ),
-    "child, a caller that may leave": _target("a", callers="a", leaves=1, faults=1),
-    "child that fails, a caller": _target("a", callers="a", fails=1, faults=1, effort=LONG),
-    "child, another workflow starts its name": _target("a", namesakes=1, faults=1),
-    "child that fails and is redriven": _target("a", fails=1, child_redrives=1, faults=1, effort=LONG),
-    "child, a caller, cancelled": _target("a", callers="a", cancels=("a",), faults=1, effort=LONG),
-    "child, a caller, its workflow's answer is refused": _target("a", callers="a", refusals=7, leaves=1),
-    "child, a caller, the janitor's answer is refused too": _target("a", callers="a", refusals=8, faults=1),
-    "child that fails, a caller, the janitor's answer is refused too": _target(
-        "a", callers="a", refusals=8, fails=1, starters=1, faults=1, effort=LONG
+    "leases, 2 callers within the skew": _slots(leases=(0, 4), blocks=(-90, 0), lease_wait=200, faults=1),
+    "leases, 3 callers, the first exits late": _slots(leases=(4, 0, 4), blocks=(-90, 30, 0), lease_wait=200),
+    "leases, 1 caller and 1 request": _slots(_A, leases=(0,), effort=SHORT),
+    "leases, 1 caller and 1 request, any fault": _slots(_A, leases=(0,), faults=1, effort=LONG),
+    "leases, 1 caller and 2 requests": _slots(_A, _B, leases=(0,), effort=LONG),
+    # The work, and holders whose workflow has died.
+    "1 request, another user of its job": _slots(_A, page=1, others=1, faults=1),
+    "Glue run, a caller that may leave": _slots(_CALLER, leaves=1, faults=1, effort=SHORT),
+    "Glue run, a caller, no status event, two deaths": _slots(_CALLER, **_DEATHS, effort=SHORT),
+    "child, a caller that may leave": _child(_CALLER, leaves=1, faults=1, effort=SHORT),
+    "child that fails, a caller": _child(_CALLER, fails=1, faults=1, effort=SHORT),
+    "child, another workflow starts its name": _child(_A, namesakes=1, faults=1, effort=SHORT),
+    "child that fails and is redriven": _child(_A, fails=1, child_redrives=1, run_seconds=(300,)),
+    "child, a caller, its workflow's answer is refused": _child(_CALLER, refusals=7, leaves=1),
+    "child, a caller, the janitor's answer is refused too": _child(_CALLER, refusals=8),
+    "child whose start arrives late, its workflow dies": _child(_A, events_lost=True, **_LATE),
+    "child whose start arrives late, status events": _child(_A, **_LATE),
+    "child with a large output, a caller": _child(_CALLER, large_outputs=True, faults=1),
+    "child with settle time": _child(_A, settle_seconds=100, run_seconds=(60,), aim="ends", faults=1),
+    "child with settle time, two ends": _child(_A, settle_seconds=100, run_seconds=(60,), aim="ends", faults=2),
+    "child that is aborted, and redriven in its settle time": _child(
+        _A, settle_seconds=250, child_redrives=1, run_seconds=(150,), aim="ends", faults=1
     ),
-    "child whose start arrives late, its workflow dies": _target(
-        "a", timeless=False, starters=1, aim="late", events_lost=True, faults=2
+    "child, a caller, malformed items": _child(_CALLER, damages=1, aim="ends", faults=1),
+    "child, a caller, malformed items, no status event": _child(
+        _CALLER, damages=1, events_lost=True, aim="ends", faults=1
     ),
-    "child whose start arrives late, status events": _target("a", timeless=False, starters=1, aim="late", faults=2),
-    "child with a large output, a caller": _target("a", callers="a", starters=1, large_outputs=True, faults=1),
-    "child with settle time": _target(
-        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends", faults=1
-    ),
-    "child that is aborted, and redriven in its settle time": _target(
-        "a",
-        timeless=False,
-        starters=1,
-        settle_seconds=250,
-        child_redrives=1,
-        run_seconds=(150,),
-        aim="ends",
-        faults=1,
-        effort=SHORT,
-    ),
-    "child that fails and is redriven, with clock": _target(
-        "a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)
-    ),
-    "child, a caller, malformed items": _target("a", callers="a", starters=1, damages=1, faults=1),
-    "child, a caller, malformed items, no status event": _target(
-        "a", callers="a", starters=1, damages=1, events_lost=True, faults=1
-    ),
-    "child, no status event, two deaths": _target(
-        "a", timeless=False, starters=1, aim="deaths", events_lost=True, run_seconds=(60,), faults=2
-    ),
-    "Glue run, a caller, no status event, two deaths": _target(
-        "a",
-        child=False,
-        timeless=False,
-        starters=1,
-        callers="a",
-        aim="deaths",
-        events_lost=True,
-        run_seconds=(60,),
-        faults=2,
-    ),
-    "Glue run, a caller": _target("a", child=False, callers="a", starters=1, faults=1),
-    "Glue run, a caller that may leave": _target("a", child=False, callers="a", leaves=1, faults=1, effort=LONG),
-    "process for leases, a request": _target("a", target=NO_TARGET, leases=(0,), faults=1),
-    "child that no role may touch, a caller": _target("a", target=FORBIDDEN, callers="a", faults=1),
-    "Glue run that no role may touch": _target("a", child=False, target="another", faults=1),
-    "Glue run, denied from a moment on": _target("a", child=False, faults=1, **_DENIED),
-    "Glue run, denied from a moment on, its workflow dies": _target("a", child=False, faults=2, effort=LONG, **_DENIED),
-    "child, denied from a moment on": _target("a", faults=1, effort=LONG, **_DENIED),
-    "child, a caller, answers denied from a moment on": _target(
-        "a", callers="a", faults=1, **_DENIED | {"denials": ("answers",)}
-    ),
-    "rate, 2 requests, no fault": _target("ab", limit=2, rate=Rate(1, 60), **_PACED),
-    "rate, 2 priorities and a burst, no fault": _target(
-        ("+a", "b", "-c"), limit=3, rate=Rate(2, 60, 2), ahead=(0.5,), **_PACED
-    ),
-    "rate, 2 requests, 1 slot, then 2, no fault": _target(
-        "ab", limit=1, limits=(2,), rate=Rate(1, 60), effort=LONG, **_PACED
-    ),
-    "rate, 1 request and 1 lease, no fault": _target(
-        "a", limit=2, rate=Rate(1, 30), leases=(4,), lease_wait=200, **_PACED
-    ),
-    "rate, 2 requests, 1 slot, their workflows die": _target(
-        "ab", limit=1, rate=Rate(1, 60), aim="deaths", faults=1, effort=LONG, **_PACED
-    ),
-    "rate, weights 2 and 1, 2 slots": _target(("a2", "b1"), limit=2, rate=Rate(1, 30), faults=1, effort=LONG, **_PACED),
-    "rate, 2 requests": _target("ab", limit=2, rate=Rate(1, 60), faults=1, effort=LONG, **_PACED),
-    "2 children, two callers": _target("ab", callers="ab"),
-    "2 children": _target("ab", starters=1, faults=1, effort=LONG),
-    "child, a caller, janitor at any time": _target(
-        "a", callers="a", janitor_runs=1, janitor_ahead=True, faults=1, effort=LONG
-    ),
-    "child, a caller, two faults": _target("a", callers="a", starters=1, faults=2, effort=LONG),
-    "child, another workflow starts its name, two faults": _target("a", namesakes=1, starters=1, faults=2, effort=LONG),
-    "child with settle time, its workflow dies": _target(
-        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="deaths", faults=2, effort=LONG
-    ),
-    "child with settle time, any fault": _target(
-        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), faults=1, effort=LONG
-    ),
-    "a request that skips, a caller": _ending("a b", skips="b", callers="b"),
-    "a request that skips, one of a lower priority waits": _ending("+a -b", skips="a", effort=LONG),
-    "a deadline next to a lost answer": _ending("a", timeless=False, deadlines="a", deadline=10),
-    "a deadline while it waits, a caller": _ending(
-        "a b", timeless=False, deadlines="b", deadline=70, callers="b", run_seconds=(100,)
-    ),
-    "a deadline while it waits, one of a lower priority behind it": _ending(
-        "a b -c", timeless=False, deadlines="b", deadline=70, run_seconds=(100,), effort=LONG
+    "child, no status event, two deaths": _child(_A, **_DEATHS, effort=SHORT),
+    "2 children, two callers": _child(_CALLER, Sent("b", caller=True), effort=SHORT),
+    "child, a caller, two faults": _child(_CALLER, faults=2, effort=LONG),
+    # Permissions.
+    "process for leases, a request": _slots(_CALLER, target=NO_TARGET, leases=(0,)),
+    "child that no role may touch, a caller": _child(_CALLER, target=FORBIDDEN, faults=1, effort=SHORT),
+    "Glue run that no role may touch": _slots(_A, target="another", faults=1, effort=SHORT),
+    "Glue run, denied from a moment on": _slots(_A, **_DENIED, faults=1),
+    "Glue run, denied from a moment on, its workflow dies": _slots(_A, **_DENIED, faults=2, effort=SHORT),
+    "child, denied from a moment on": _child(_A, **_DENIED, faults=1),
+    "child, a caller, answers denied from a moment on": _child(
+        _CALLER, **(_DENIED | {"denials": ("answers",)}), faults=1
     ),
     "retry of a request sent twice": _retry(('{"fails": 1}',) * 2, faults=1, effort=SHORT),
     "retry by Scheduler, delivered twice": _retry(
@@ -386,29 +287,6 @@ SMALL: dict[str, Small] = {
         "ab", down=(0, 90), faults=1, effort=LONG, **_BREAKER
     ),
     "downstream down after a minute, 3 requests, no fault": _downstream("abc", down=(60, 150), effort=LONG),
-    "queue, 1 request": _queue(_A, faults=1, dispatchers=2),
-    "queue, 1 request, two faults": _queue(_A, faults=2, effort=LONG),
-    "queue, 1 request, cancelled": _queue(_A, cancels=("a",), faults=1, effort=SHORT),
-    "queue, 2 requests": _queue(_A, _B, dispatchers=2),
-    "queue, 2 requests, any fault": _queue(_A, _B, faults=1, dispatchers=2, effort=LONG),
-    "queue, 2 requests in a batch, 2 slots, any fault": _queue(_A, _B, limit=2, batch=True, faults=1, effort=LONG),
-    "queue, 2 priorities, one dies": _queue(_A, Sent("b", "high"), faults=1, only_deaths=True, effort=LONG),
-    "queue, 2 requests, both cancelled": _queue(_A, _B, cancels=("a", "b"), effort=LONG),
-    "queue, 2 requests, the limit goes down and up": _queue(
-        _A, Sent("b", weight=2), limit=2, limits=(1, 2), effort=SHORT
-    ),
-    "queue, 2 requests, a lease expires": _queue(_A, _B, leased=30),
-    "queue, 2 requests, a rate": _queue(_A, _B, limit=2, rate=Rate(1, 30)),
-    "queue, 2 requests, a deadline behind a lease": _queue(_A, Sent("b", deadline=20), leased=30),
-    "queue, 1 request, refused, any fault": _queue(_A, rejects=("a",), faults=1),
-    "queue, 2 requests, one is refused": _queue(_A, _B, rejects=("a",)),
-    "queue, 2 requests, one skips": _queue(_A, Sent("b", skips=True)),
-    "queue, 2 requests that skip, one dies": _queue(
-        Sent("a", skips=True), Sent("b", skips=True), faults=1, only_deaths=True, effort=LONG
-    ),
-    "queue, 3 requests, a heavy one between": _queue(_A, Sent("b", weight=2), _C, limit=2, batch=True),
-    "queue, a blocked head, the limit is raised": _queue(Sent("a", weight=2), _B, limits=(2,), effort=SHORT),
-    "queue, 3 priorities, 1 slot": _queue(_A, Sent("b", "low"), Sent("c", "high"), effort=LONG),
     "token, 3 clients, one dies": _tokens("lll", DEATHS, faults=1),
     "token, 3 clients and no token yet, one dies": _tokens("nnn", DEATHS, faults=1, effort=SHORT, **NO_TOKEN),
     "token, 3 clients, clocks apart, one dies": _tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0), faults=1),

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.slots_actors import BELLS, REQUESTS, ROWS, SLOTS
+from tests.simulation.slots_state import Plan, Sent
+from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.transcript import Program
 
 COSTS = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
 
 
 class CountingWorld(SlotsWorld):
-    """Counts all calls except the janitor's."""
+    """Counts all calls, each with its table or queue."""
 
-    counted: Counter[str]
+    counted: Counter[tuple[str, str]]
 
     def call(self, name: str, how: str) -> None:
         question = self.actors[name].question
-        if name != "scheduled run":
-            self.counted[question.operation] += 1
+        given = question.parameters
+        self.counted[question.operation, given.get("TableName") or given.get("QueueUrl", "")] += 1
         super().call(name, how)
 
 
-def calls_of(requests: str) -> Counter[str]:
+def calls_of(requests: str) -> Counter[tuple[str, str]]:
     """The calls for these requests of one process with one slot, without a fault."""
-    world = CountingWorld(Plan(tuple(requests), run_seconds=(60,)))
+    world = CountingWorld(Plan(tuple(map(Sent, requests)), event_steps=True))
     world.counted = Counter()
     Program.merges = False
     while choices := world.steps() or world.time_steps():
@@ -36,9 +38,16 @@ def calls_of(requests: str) -> Counter[str]:
 
 def test_a_waiting_request_makes_the_calls_that_the_page_of_costs_states() -> None:
     calls = calls_of("abcd") - calls_of("abc")
-    assert f"x {calls['update_item']} x $0.000000625" in COSTS
-    assert f"x {calls['get_item']} x $0.000000125" in COSTS
-    received, sent = 2, 1  # the service's calls and the submitter's
-    sqs = calls["change_message_visibility"] + calls["delete_message"] + received + sent
-    assert f"x {sqs} x $0.0000005 " in COSTS
-    assert calls["start_execution"] == calls["start_job_run"] == calls["put_events"] == 1
+    item_writes, item_reads = calls["update_item", SLOTS], calls["get_item", SLOTS]
+    assert f"confirm, release (1 KB: ten holders) | 1,000 x {item_writes} x" in COSTS
+    assert (calls["put_item", ROWS], calls["update_item", ROWS]) == (1, 2)  # accept, mark and record
+    queue, bodies = calls["query", ROWS], calls["batch_get_item", ""]
+    assert f"reads: item twice, queue, body | 1,000 x {item_reads + queue + bodies} x" in COSTS
+    received, sent = 1, 1  # the service's call and the submitter's
+    assert (
+        f"RequestQueue: send, receive, delete | 1,000 x {calls['delete_message', REQUESTS] + received + sent} x"
+        in COSTS
+    )
+    rings = calls["send_message", BELLS] + calls["delete_message", BELLS] + received
+    assert f"DispatchQueue: ring, receive, delete | 1,000 x {rings} x" in COSTS
+    assert calls["start_execution", ""] == calls["start_job_run", ""] == calls["put_events", ""] == 1

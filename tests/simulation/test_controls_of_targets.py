@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import callers, protocol, run_report, settlement, work
+from slotkeeper.slots import callers, run_report, settlement, work
 from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, Held, Verdict
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper.slots.work import Children, Work, WorkCheck
-from tests.simulation.slots_state import GRACE, Plan
-from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
+from tests.simulation import slots_world
+from tests.simulation.slots_state import Plan, Sent
+from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 from tests.simulation.workflow import change_state
 from tests.simulation.world_runs import Control
 from tests.simulation.worlds import World
@@ -26,11 +26,9 @@ from tests.simulation.worlds import World
 Patch = pytest.MonkeyPatch
 
 
-def _world(*, timeless: bool = True, **given: Any) -> Callable[[], World]:
+def _world(**given: Any) -> Callable[[], World]:
     """A world with one request, whose process has a child as target. See Plan."""
-    fields = {"machines": ("p",), "janitor_runs": 0, "janitor_ahead": False, "event_steps": False, "starters": 1}
-    plan = Plan(("a",), **(fields | given))
-    return lambda: TargetsWorld(plan, timeless=timeless)
+    return lambda: SlotsWorld(Plan(**({"machines": ("p",)} | given)))
 
 
 def _change(state: str, change: Callable[[dict[str, Any]], Any]) -> Callable[[Patch], None]:
@@ -93,19 +91,19 @@ def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
     change_state(patch, "RunStateMachine", keep)
 
 
-LATE = {"timeless": False, "aim": "late"}
-SETTLES: dict[str, Any] = {"timeless": False, "settle_seconds": 100, "run_seconds": (60,), "aim": "ends"}
+LATE: dict[str, Any] = {"aim": "late", "run_seconds": (60,)}
+SETTLES: dict[str, Any] = {"settle_seconds": 100, "run_seconds": (60,), "aim": "ends"}
 SETTLES_LONG = SETTLES | {"settle_seconds": 250, "run_seconds": (400,), "child_redrives": 1}
-REDRIVEN: dict[str, Any] = {"timeless": False, "fails": 1, "child_redrives": 1, "run_seconds": (300,)}
+REDRIVEN: dict[str, Any] = {"first_run": 60, "fails": 1, "child_redrives": 1, "run_seconds": (300,)}
 
 CHILDREN = {
-    "absent_child_is_checked_without_a_gap": Control(
-        _set(TargetsWorld, "_janitor_times", lambda _: (GRACE, 0)), _world(**LATE), 2, "S1b"
-    ),
+    "absent_child_is_checked_without_a_gap": Control(_set(slots_world, "CHECK_GAP", 0), _world(**LATE), 2, "S1b"),
     "absent_child_counts_after_one_read_of_the_workflow": Control(
         _condition("HasChildEnded", "WaitForChild", "$searches < 3", "$searches < 1"), _world(**LATE), 1, "S1b"
     ),
-    "slot_is_freed_while_the_child_is_open": Control(slot_is_freed_while_the_child_is_open, _world(), 1, "S1b"),
+    "slot_is_freed_while_the_child_is_open": Control(
+        slot_is_freed_while_the_child_is_open, _world(aim="ends", run_seconds=(900,)), 1, "S1b S7"
+    ),
     "slot_is_released_after_a_timeout_of_the_task": Control(
         _change("RunStateMachine", lambda state: state["Catch"][-1].update(Next="KeepRequest")),
         _world(fails=1),
@@ -114,7 +112,7 @@ CHILDREN = {
     ),
     "open_child_is_not_stopped": Control(
         _set(Children, "stop", lambda *_: None),
-        _world(timeless=False, run_seconds=(900,), aim="deaths"),
+        _world(run_seconds=(900,), aim="deaths", first_run=60),
         1,
         "S4",
     ),
@@ -173,16 +171,10 @@ def any_target_is_confirmed(patch: Patch) -> None:
 
 
 def _denied(**given: Any) -> Callable[[], World]:
-    return _world(timeless=False, aim="denials", run_seconds=(60,), **given)
+    return _world(aim="denials", run_seconds=(60,), **given)
 
 
 DENIALS = {
-    "a_process_for_leases_admits_requests": Control(
-        _set(protocol, "HAS_TARGET", "attribute_exists(target) AND target <> :no_target OR target = :no_target"),
-        _denied(target=NO_TARGET, machines=()),
-        0,
-        "S10",
-    ),
     "any_job_is_confirmed": Control(any_target_is_confirmed, _denied(target="another", machines=()), 0, "S10"),
     "any_state_machine_is_confirmed": Control(any_target_is_confirmed, _denied(target=FORBIDDEN), 0, "S10"),
     "every_denial_is_one_of_the_start": Control(
@@ -201,7 +193,10 @@ DENIALS = {
         _set(run_report, "is_denied", lambda _: False), _denied(denials=("reads",), machines=()), 1, "S4"
     ),
     "a_denied_answer_is_repeated": Control(
-        _set(callers, "is_denied", lambda _: False), _denied(denials=("answers",), callers="a"), 1, "S3"
+        _set(callers, "is_denied", lambda _: False),
+        _denied(first_run=60, denials=("answers",), requests=(Sent("a", caller=True),)),
+        1,
+        "S3",
     ),
 }
 
@@ -211,13 +206,6 @@ DENIALS = {
 def an_answer_of_the_janitor_is_not_repeated(patch: Patch) -> None:
     answer = CallerAnswers.answer_closed
     patch.setattr(CallerAnswers, "answer_closed", lambda *given: answer(*given) or True)
-
-
-def returned_request_has_no_token(patch: Patch) -> None:
-    def forget(state: dict[str, Any]) -> None:
-        state["Arguments"]["MessageBody"] = state["Arguments"]["MessageBody"].replace(", $token]", "]")
-
-    change_state(patch, "ReturnRequest", forget)
 
 
 def no_heartbeat(patch: Patch) -> None:
@@ -240,13 +228,8 @@ def status_event_of_a_malformed_process_settles(patch: Patch) -> None:
     patch.setattr(ClosedExecutions, "_process_of", ignore)
 
 
-def run_settles_requests_of_malformed_processes(patch: Patch) -> None:
-    settle = Settlement.settle_found
-    patch.setattr(Settlement, "settle_found", lambda *given: settle(*given[:4]))
-
-
 def _caller(**given: Any) -> Callable[[], World]:
-    return _world(callers="a", **given)
+    return _world(requests=(Sent("a", caller=True),), **given)
 
 
 CALLERS = {
@@ -260,36 +243,16 @@ CALLERS = {
         an_answer_of_the_janitor_is_not_repeated, _caller(refusals=8), 0, "S9"
     ),
     "no_answer_for_an_aborted_workflow": Control(_set(settlement, "has_caller", lambda _: False), _caller(), 1, "S9"),
-    "no_answer_for_a_dead_letter": Control(
-        lambda patch: patch.setattr("slotkeeper.slots.admission.token_of", lambda _: ""),
-        _caller(cancels=("a",)),
-        0,
-        "S9",
+    "no_answer_for_a_cancelled_request": Control(
+        _set(callers.Callers, "fail", lambda *_: callers.AnswerOutcome.GIVEN), _caller(cancels=("a",)), 0, "S9"
     ),
     "no_heartbeat": Control(no_heartbeat, _caller(leaves=1), 0, "S9"),
     "a_throttled_heartbeat_counts_as_gone": Control(
         _change("AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE")), _caller(), 1, "S9"
     ),
-    "dead_letter_has_the_token": Control(
-        lambda patch: patch.setattr("slotkeeper.slots.queues.without_token", lambda body: body),
-        _caller(cancels=("a",)),
-        0,
-        "S9",
-    ),
     "a_succeeded_run_counts_as_failed": Control(_set(Work, "has_succeeded", False), _caller(machines=()), 1, "S9"),
     "status_event_of_a_malformed_process_settles": Control(
-        status_event_of_a_malformed_process_settles, _caller(damages=1), 1, "S9"
-    ),
-    "run_settles_requests_of_malformed_processes": Control(
-        run_settles_requests_of_malformed_processes, _caller(damages=1, events_lost=True), 1, "S9"
-    ),
-    # Without its token, a returned request is another request.
-    "returned_request_has_no_token": Control(returned_request_has_no_token, _caller(aim="redrives"), 2, "S3"),
-    "request_is_returned_although_its_token_is_lost": Control(
-        _change("IsCallerLost", lambda state: state.update(Choices=[])),
-        _caller(aim="redrives", events_lost=True),
-        2,
-        "S3",
+        status_event_of_a_malformed_process_settles, _caller(damages=1), 1, "S3 S4"
     ),
 }
 CONTROLS = CHILDREN | DENIALS | CALLERS

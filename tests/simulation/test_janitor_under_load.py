@@ -5,24 +5,27 @@ The worlds' calls take no time. Here each call takes a quarter of a second, and 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from slotkeeper.slots import janitor, settlement
+from slotkeeper.slots import dead_holders, janitor, settlement
+from slotkeeper.slots.intake import accept
 from slotkeeper.slots.janitor import RUN_SECONDS
-from slotkeeper.slots.request import execution_name
-from tests.simulation.aws import dynamodb, sqs, stepfunctions
+from slotkeeper.slots.request import Request, execution_name
+from slotkeeper.slots.request_table import RequestTable
+from tests.simulation.aws import dynamodb, stepfunctions
 from tests.simulation.frozen import freeze
-from tests.simulation.slots_actors import NEW, run_janitor
-from tests.simulation.slots_state import CHECK_GAP, GRACE, JOB, PERIOD, PROCESS, SECOND, name_of
-from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.slots_actors import BELLS, NEW, ROWS, SLOTS, run_janitor
+from tests.simulation.slots_state import CHECK_GAP, GRACE, JOB, PERIOD, PROCESS, SECOND, Plan
+from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.transcript import Outside, Question
 from tests.simulation.workflow import FAILED
 
 CALL_SECONDS = 0.25
 DEAD = 150
-OTHER = name_of("B")  # the dead holder of the second process, for which request "A" waits
+OTHER = execution_name(SECOND, "B", 1)  # the dead holder of the second process, behind which request "A" waits
 
 
 class _SlowCalls(Outside):
@@ -35,32 +38,21 @@ class _SlowCalls(Outside):
     def ask(self, question: Question) -> Any:
         if question.operation == "clock":
             return self._world.now
-        self._world.now += CALL_SECONDS
+        self._world.now += question.parameters if question.operation == "sleep" else CALL_SECONDS
+        if question.operation == "sleep":
+            return None
         return Outside((self._world.perform(question),)).ask(question)
 
 
 def _loaded() -> SlotsWorld:
-    """Two processes whose holders' workflows were aborted. The wake of the second one's waiting request was lost."""
-    world = SlotsWorld(Plan(("A",)), timeless=False)
-    (message,) = world._receivable()
-    queue, _answer = sqs.receive(world._queue(), message, world.now)
-    world._put_queue(
-        queue.with_fields(messages=tuple(m.with_fields(visible_at=world.now + 1800) for m in queue["messages"]))
-    )
-    (taken,) = world._queue()["messages"]
-    waiting = {
-        "sequence": taken["sequence"],
-        "receipt_handle": taken["handle"],
-        "priority": "normal",
-        "execution": name_of("A"),
-        "request_id": "A",
-    }
-    registration = {name: {"S": text} for name, text in waiting.items()}
-    numbers = {"receives": 1, "weight": 1, "since": 1, "hidden_until": int(world.now) + 1800}
-    registration |= {name: {"N": str(number)} for name, number in numbers.items()}
+    """Two processes whose holders' workflows were aborted. The doorbell of the second one's request was lost."""
+    world = SlotsWorld(Plan(()))
     dead = [execution_name(PROCESS, str(number), 1) for number in range(DEAD)]
-    items = [_item(PROCESS, dead, {}), _item(SECOND, [OTHER], {"normal": {"M": registration}})]
-    world.services["dynamodb"] = dynamodb.tables(slots=items, settled=[])
+    world.services["dynamodb"] = dynamodb.tables(
+        slots=[_item(PROCESS, dead), _item(SECOND, [OTHER])], requests=[], settled=[]
+    )
+    rows = RequestTable(_SlowCalls(world).client("dynamodb"), ROWS, SLOTS)
+    accept(rows, Request(SECOND, {}, "A"), "m1", world.now, "1", world.now)
     executions = world.services["stepfunctions"]
     for name in (*dead, OTHER):
         given = {"stateMachineArn": stepfunctions.WORKFLOW, "name": name, "input": "{}"}
@@ -71,14 +63,14 @@ def _loaded() -> SlotsWorld:
     return world
 
 
-def _item(process: str, holders: list[str], waiting: dict[str, Any]) -> dict[str, Any]:
+def _item(process: str, holders: list[str]) -> dict[str, Any]:
     holder = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1000000"}, "job": {"S": JOB}}}
     return {
         "process_name": {"S": process},
-        "slot_limit": {"N": "500"},
+        "slot_limit": {"N": str(len(holders))},
         "slots_in_use": {"N": str(len(holders))},
         "holders": {"M": dict.fromkeys(holders, holder)},
-        "waiting": {"M": waiting},
+        "grants": {"N": "1"},
         "target": {"S": JOB},
     }
 
@@ -94,6 +86,10 @@ def _run(world: SlotsWorld, runs: int) -> list[float]:
     return seconds
 
 
+def _rings(world: SlotsWorld) -> bool:
+    return any(json.loads(bell["body"])["process"] == SECOND for bell in world.messages(BELLS))
+
+
 def _kept(world: SlotsWorld) -> list[str]:
     return [
         message["attributes"]["execution_name"]["StringValue"] for message in world.services["sqs"][FAILED]["messages"]
@@ -103,7 +99,7 @@ def _kept(world: SlotsWorld) -> list[str]:
 def test_another_process_has_its_turn_in_the_first_runs_and_each_request_is_kept_once() -> None:
     world = _loaded()
     assert max(_run(world, 2)) <= RUN_SECONDS + 5
-    assert world._receivable()  # woken
+    assert _rings(world)
     assert OTHER in _kept(world)
     assert OTHER not in world._holders()
     assert world._holders()  # there is more to do than two runs can
@@ -114,7 +110,9 @@ def test_another_process_has_its_turn_in_the_first_runs_and_each_request_is_kept
 
 
 def test_without_turns_another_process_waits_for_all_requests_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settlement, "in_turns", lambda work, _: sorted(work, key=lambda each: each.name == OTHER))
+    monkeypatch.setattr(janitor, "in_turns", lambda work, _: sorted(work, key=lambda each: each.name == OTHER))
+    for module in (dead_holders, settlement):
+        monkeypatch.setattr(module, "in_turns", lambda work, _: list(work))
     world = _loaded()
     _run(world, 2)
     assert OTHER not in _kept(world)
@@ -123,4 +121,4 @@ def test_without_turns_another_process_waits_for_all_requests_of_the_first(monke
 def test_without_its_end_a_run_takes_longer_than_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RUN_SECONDS", "SETTLE_SECONDS"):
         monkeypatch.setattr(janitor, name, 10**6)
-    assert _run(_loaded(), 1)[0] > 2 * PERIOD
+    assert _run(_loaded(), 2)[1] > 2 * PERIOD

@@ -13,6 +13,7 @@ from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 THROTTLED = Answer(error="ThrottlingException")
 DENIED = Answer(error="AccessDeniedException")
 _EMPTY = record({})
+_RETRIED = record({"RetryAttempts": 1})
 _DIGEST = re.compile(r"-[0-9a-f]{28}([0-9a-f]{4})")  # of a request; histories show four digits of it
 BEGINNING = 1_000_020.0  # seconds since the epoch at which every world begins: a multiple of most clock steps
 
@@ -211,6 +212,8 @@ class World:
             answer = self.perform(question)
             if how == TWICE:  # the SDK repeats the call, since the first answer was lost
                 answer = self.perform(question)
+                if answer.error:
+                    answer = answer._replace(value=(answer.value or _EMPTY).with_fields(ResponseMetadata=_RETRIED))
         if self.emit is not None:
             self.log(name, _how(how), question, answer)
         if how == DIE_AFTER:

@@ -131,15 +131,6 @@ def _attributes(queue: Record, parameters: Record, now: float) -> tuple[Record, 
     return queue, Answer(freeze({"Attributes": {name: str(counts[name]) for name in parameters["AttributeNames"]}}))
 
 
-def _change_visibilities(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    failed = []
-    for entry in parameters["Entries"]:
-        queue, answer = _change_visibility(queue, entry, now)
-        if answer.error:
-            failed.append({"Id": entry["Id"], "Code": answer.error, "SenderFault": True})
-    return queue, Answer(freeze({"Failed": failed}))
-
-
 def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     handle = parameters["ReceiptHandle"]
     message = _by_handle(queue, handle)
@@ -177,7 +168,6 @@ _DONE = Answer(freeze({}))
 _OPERATIONS: dict[str, Any] = {
     "send_message": _send,
     "change_message_visibility": _change_visibility,
-    "change_message_visibility_batch": _change_visibilities,
     "delete_message": _delete,
     "get_queue_attributes": _attributes,
 }
