@@ -285,7 +285,7 @@ class SlotsState(World):
         self.starts: tuple[tuple[str, float, float], ...] = ()
         # What has happened to requests.
         self.worked: frozenset[str] = frozenset()  # executions whose work has begun
-        self.cancelled: frozenset[str] = frozenset()  # executions that an operator was told to have cancelled
+        self.cancelled: frozenset[str] = frozenset()  # executions that an operator was published to have cancelled
         self.queued_at: dict[str, int] = {}  # execution -> the number of its process's grants before its row was added
         self.grants = dict.fromkeys(self.processes, 0)  # so far
         # Execution -> of each of its grants `grants` after it, its number in it, and when.
@@ -534,14 +534,14 @@ class SlotsState(World):
         executions = self.services["stepfunctions"].fields.items()
         return [name for name, execution in executions if execution["status"] not in (*OPEN, "SUCCEEDED")]
 
-    def _untold(self) -> list[str]:
-        """The requests that have ended without a start, and whose end was not told.
+    def _unpublished(self) -> list[str]:
+        """The requests that have ended without a start, and whose end was not published.
 
         The janitor does not know those of a process that was removed.
         """
         rows = self._rows().items()
-        untold = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
-        return [name for name in untold if not self.faults or self._process(process_of(name)) is not None]
+        unpublished = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
+        return [name for name in unpublished if not self.faults or self._process(process_of(name)) is not None]
 
     def _unrecorded(self) -> list[str]:
         """The requests whose execution has closed, and whose row has no end."""
@@ -561,7 +561,7 @@ class SlotsState(World):
             ("holds a slot, and does not run", [*self._dead(), *self._reserved()]),
             ("is not settled", self._unsettled()),
             ("has closed, and its request has no end", self._unrecorded()),
-            ("has ended, and nothing tells it", self._untold()),
+            ("has ended, and nothing publishes it", self._unpublished()),
         ):
             if names:
                 return f"{names[0]} {what}"

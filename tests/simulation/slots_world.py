@@ -245,9 +245,9 @@ class SlotsWorld(SlotsProperties):
     def _is_for_janitor(self) -> bool:
         """Whether only the janitor's runs do what is left, although no sender of a doorbell has died.
 
-        It removes the leases of callers that have died, adopts redriven children, and repeats what could not be told.
+        It removes the leases of callers that have died, adopts redriven children, and repeats what could not be published.
         """
-        if self.faults and self._untold():
+        if self.faults and self._unpublished():
             return True
         has_lease = any(holder.is_lease for holder in self._holders().values()) and not self._is_kept_out()
         return has_lease or bool(self._not_adopted()) or any(child["redrives"] for _, child in self._children())
@@ -449,7 +449,7 @@ class SlotsWorld(SlotsProperties):
         self._leave_to_janitor()
 
     def _leave_to_janitor(self) -> None:
-        """Something was lost after which only the janitor's runs settle requests, free slots and tell ends."""
+        """Something was lost after which only the janitor's runs settle requests, free slots and publish ends."""
         self.needs_janitor = self.janitor_settles = True
 
     def run_janitor(self, _: str, __: str) -> None:

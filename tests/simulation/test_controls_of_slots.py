@@ -375,7 +375,7 @@ BELLS = {
     "a full process is left, although a lease will end": Control(
         _set(_Dispatch, "_may_change", full_or_not), _world(A, leased=30), 0, "S4 S6"
     ),
-    "an end is not told": Control(_set(Endings, "tell", lambda *_: []), _world(A, cancels=("a",)), 0, "S4"),
+    "an end is not published": Control(_set(Endings, "publish", lambda *_: []), _world(A, cancels=("a",)), 0, "S4"),
 }
 
 # The workflow, leases ----------------------------------------------------------------------------------------------
