@@ -285,7 +285,7 @@ class SlotsState(World):
         self.starts: tuple[tuple[str, float, float], ...] = ()
         # What has happened to requests.
         self.worked: frozenset[str] = frozenset()  # executions whose work has begun
-        self.cancelled: frozenset[str] = frozenset()  # executions that an operator was published to have cancelled
+        self.cancelled: frozenset[str] = frozenset()  # executions that the command has reported as cancelled
         self.queued_at: dict[str, int] = {}  # execution -> the number of its process's grants before its row was added
         self.grants = dict.fromkeys(self.processes, 0)  # so far
         # Execution -> of each of its grants `grants` after it, its number in it, and when.

@@ -245,7 +245,7 @@ class SlotsWorld(SlotsProperties):
     def _is_for_janitor(self) -> bool:
         """Whether only the janitor's runs do what is left, although no sender of a doorbell has died.
 
-        It removes the leases of callers that have died, adopts redriven children, and repeats what could not be published.
+        It removes leases of callers that have died, adopts redriven children, and repeats what could not be published.
         """
         if self.faults and self._unpublished():
             return True
