@@ -321,6 +321,8 @@ class Janitor:
                     case Verdict.CANCEL:
                         if self._is_settled(held, report) and self._dead.cancel(held, report):
                             freed.append(held)
+                            # One that has lost its slot is queued again now: the next dispatch would grant it another.
+                            self.settlement.settle_dead(held.name, None, None, report)
                     case Verdict.CHECK_WORK:
                         if execution is None:
                             report.note(

@@ -332,7 +332,7 @@ class Settlement:
             return True
         return self.settle(known, report) is SettleOutcome.SETTLED
 
-    def settle_dead(self, name: str, holder: Holder, run: Work | None, report: RunReport) -> bool:
+    def settle_dead(self, name: str, holder: Holder | None, run: Work | None, report: RunReport) -> bool:
         """Settle the request of a dead holder, as `settle_held`. The list of closed executions has no inputs."""
         execution = self.workflow.describe(name)
         if execution is None:
@@ -347,7 +347,7 @@ class Settlement:
         # An execution that was redriven since has no outcome yet.
         return execution.is_closed and self.settle_held(execution, holder, run, report)
 
-    def settle_held(self, execution: Execution, holder: Holder, run: Work | None, report: RunReport) -> bool:
+    def settle_held(self, execution: Execution, holder: Holder | None, run: Work | None, report: RunReport) -> bool:
         """Settle the request of a holder whose work has ended; False if its slot must be kept until that is done.
 
         Args:
