@@ -423,7 +423,7 @@ class SlotsState(World):
             planned = self._planned(name)
             if planned is None:
                 queued = (row for row in self._rows().values() if row["process_name"]["S"] == name and "place" in row)
-                if not self.needs_janitor and (row := next(queued, None)):
+                if not self.is_disturbed and (row := next(queued, None)):
                     return f"{row['execution']['S']} of a process that does not exist"
             elif due := [each.execution for each in planned.starts] + [each.execution for each in planned.leaves]:
                 return f"{due[0]} may start, or must leave"
@@ -534,6 +534,11 @@ class SlotsState(World):
         executions = self.services["stepfunctions"].fields.items()
         return [name for name, execution in executions if execution["status"] not in (*OPEN, "SUCCEEDED")]
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a fault has happened, or time has passed while actors worked."""
+        return bool(self.faults) or self.disturbed_at > BEGINNING
+
     def _unpublished(self) -> list[str]:
         """The requests that have ended without a start, and whose end was not published.
 
@@ -541,7 +546,7 @@ class SlotsState(World):
         """
         rows = self._rows().items()
         unpublished = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
-        return [name for name in unpublished if not self.faults or self._process(process_of(name)) is not None]
+        return [name for name in unpublished if not self.is_disturbed or self._process(process_of(name)) is not None]
 
     def _unrecorded(self) -> list[str]:
         """The requests whose execution has closed, and whose row has no end."""

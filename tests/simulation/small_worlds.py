@@ -169,7 +169,7 @@ SMALL: dict[str, Small] = {
         _A, _B, limit=2, rate=Rate(1, 30), aim="doorbells", faults=1, effort=SHORT
     ),
     "rate, 2 priorities, a burst, clocks apart": _slots(
-        Sent("a", "high"), _B, Sent("c", "low"), limit=3, rate=Rate(2, 60, 2), ahead=(0.5, -0.5), effort=SHORT
+        Sent("a", "high"), _B, Sent("c", "low"), limit=3, rate=Rate(2, 60, 2), ahead=(0.5, -0.5), effort=LONG
     ),
     "rate, 1 request and 1 lease": _slots(_A, limit=2, rate=Rate(1, 30), leases=(4,), lease_wait=200),
     "rate, 2 requests, any fault of a dispatch": _slots(

@@ -369,7 +369,7 @@ BELLS = {
         _set(_Dispatch, "_look_again", notes_first), _world(A, leased=30, aim="dispatches"), 1, "S4 S6"
     ),
     "timer: none after a grant": Control(
-        no_timer_after_a_grant, _world(A, B, limit=2, leased=30, run_seconds=(900,)), 0, "S6"
+        no_timer_after_a_grant, _world(A, B, limit=2, leased=30, batch=True, run_seconds=(900,)), 0, "S6"
     ),
     "timer: none for the end of a lease": Control(_set(Process, "next_expiry", None), _world(A, leased=30), 0, "S4 S6"),
     "a full process is left, although a lease will end": Control(
@@ -462,7 +462,7 @@ WORKFLOW = {
         _state("RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}")),
         _world(A, aim="redrives"),
         2,
-        "S1b S7",
+        "S1b S3 S7",
     ),
     "a_release_of_one": Control(
         _state(
@@ -474,17 +474,6 @@ WORKFLOW = {
         _world(Sent("a", weight=2), limit=2),
         0,
         "S2",
-    ),
-    "a_release_without_the_code": Control(
-        _replaced(
-            lease_protocol,
-            "OWN_LEASE",
-            "holders.#me.code = :code",
-            "(holders.#me.code = :code OR attribute_exists(holders.#me))",
-        ),
-        _world(leases=(4, 0), blocks=(-150, 60), lease_wait=200),
-        0,
-        "S1c",
     ),
     "a_lease_expires_at_its_end": Control(
         a_lease_expires_at_its_end, _world(leases=(0, 4), blocks=(-90, 0), lease_wait=200), 0, "S1c"

@@ -14,7 +14,6 @@ from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, Held, Verdict
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import Children, Work, WorkCheck
 from tests.simulation import slots_world
 from tests.simulation.slots_state import Plan, Sent
@@ -145,9 +144,6 @@ CHILDREN = {
     "succeeded_child_is_kept_as_failed": Control(succeeded_child_is_kept_as_failed, _world(), 1, "S3"),
     "a_large_output_is_an_error_like_others": Control(
         a_large_output_is_an_error_like_others, _world(large_outputs=True), 0, "S3"
-    ),
-    "child_that_could_not_be_read_is_settled_without_it": Control(
-        _set(Settlement, "_unread_child", lambda *_: None), _world(large_outputs=True), 1, "S3"
     ),
     "settled_child_is_not_read_again": Control(
         _change("SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded")),

@@ -44,7 +44,10 @@ def _asked_in_schedules() -> Iterator[tuple[str, dict[str, list[Item]], Question
             given = question.parameters.fields
             texts = (given[name] for name in sorted(given) if name.endswith("Expression"))
             parts = tuple(next(iter(part.fields)) for part in given.get("TransactItems", ()))
-            asked[question.operation, given.get("TableName"), *texts, *parts, answer.error] = state, question
+            key = question.operation, given.get("TableName"), *texts, *parts, answer.error
+            # DynamoDB Local refuses an empty text (both_dynamodbs.py).
+            if key not in asked and "{'S': ''}" not in f"{state}{question}":
+                asked[key] = state, question
     for state, question in asked.values():
         tables = _tables_of(question.parameters)
         yield tables[0], {name: [thaw(item) for item in state[name].fields.values()] for name in tables}, question
