@@ -208,13 +208,13 @@ SMALL: dict[str, Small] = {
     "child, a caller, malformed items, no status event": _child(
         _CALLER, damages=1, events_lost=True, aim="ends", faults=1
     ),
-    "child, no status event, two deaths": _child(_A, **_DEATHS, effort=SHORT),
+    "child, no status event, two deaths": _child(_A, **_DEATHS),
     "2 children, two callers": _child(_CALLER, Sent("b", caller=True), effort=SHORT),
     "child, a caller, two faults": _child(_CALLER, faults=2, effort=LONG),
     # Permissions.
     "process for leases, a request": _slots(_CALLER, target=NO_TARGET, leases=(0,)),
     "child that no role may touch, a caller": _child(_CALLER, target=FORBIDDEN, faults=1, effort=SHORT),
-    "Glue run that no role may touch": _slots(_A, target="another", faults=1, effort=SHORT),
+    "Glue run that no role may touch": _slots(_A, target="another", faults=1),
     "Glue run, denied from a moment on": _slots(_A, **_DENIED, faults=1),
     "Glue run, denied from a moment on, its workflow dies": _slots(_A, **_DENIED, faults=2, effort=SHORT),
     "child, denied from a moment on": _child(_A, **_DENIED, faults=1),
