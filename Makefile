@@ -290,7 +290,7 @@ smoke: setup  ## Check a deployed stack in AWS, for some cents (STACK=name; with
 cli: setup  ## Install the operator command `slotkeeper` into build/cli
 	@[ -x build/cli/bin/pip ] || $(PYTHON) -m venv build/cli
 	@build/cli/bin/pip install --quiet --disable-pip-version-check --constraint requirements/local.txt \
-	  --constraint requirements/web.txt '.[cli,picture,web]'
+	  --constraint requirements/web.txt '.[cli,web]'
 	@echo "slotkeeper: build/cli/bin/slotkeeper --help; where you use it daily: pipx install '.[cli]'"
 
 .PHONY: gradual

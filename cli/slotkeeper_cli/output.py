@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, JustifyMethod
@@ -18,8 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
-from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.extras import how_to_install
 
 
 class PlainConsole(Console):
@@ -90,18 +87,6 @@ class Output:
                 progress.advance(tasks[source], number)
 
             yield on_read
-
-    def picture(self, draw: Callable[[Path], None], path: Path) -> None:
-        """Draw a PNG. Raises CommandFailed: matplotlib is not installed, or the file cannot be written."""
-        try:
-            draw(path)
-        except ImportError as error:
-            raise CommandFailed(
-                f"--picture needs matplotlib, which is not installed ({error}): {how_to_install('picture')}"
-            ) from error
-        except OSError as error:
-            raise CommandFailed(f"cannot write the picture to {path}: {error.strerror}. Give another FILE.") from error
-        self.note(f"The picture is in {path}.")
 
 
 def print_lines(console: Console, text: str, indent: str = "") -> None:

@@ -1,8 +1,7 @@
-"""`slotkeeper audit`: its picture, its permissions, and the number of its calls."""
+"""`slotkeeper audit`: its permissions, and the number of its calls."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ import pytest
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
 from slotkeeper_cli.audit import history_reader
-from slotkeeper_cli.audit.picture import figures
+from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.work_history import EXECUTIONS, REQUESTS
 from tests.cli.audit_situations import ERROR, add_row, ran
 from tests.cli.operator_account import NOW, Operator, StubbedCalls
@@ -22,37 +21,6 @@ from tests.cli.work_histories import clean
 
 SINCE = ("--since", datetime.fromtimestamp(NOW, UTC).isoformat(), "--until")
 UNTIL = (*SINCE, datetime.fromtimestamp(NOW + 3600, UTC).isoformat())
-
-
-def test_the_picture_is_a_png(operator: Operator, tmp_path: Path) -> None:
-    ran(operator, "a", 10.25, 20.25)
-    ran(operator, "b", 21.25, 30.25, "FAILED", error="States.TaskFailed")
-    file = tmp_path / "timeline.png"
-    ended = operator.run("audit", *UNTIL, "--picture", str(file))
-    assert f"The picture is in {file}." in ended.stderr
-    assert file.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_period_without_executions_has_a_picture_too(operator: Operator, tmp_path: Path) -> None:
-    file = tmp_path / "timeline.png"
-    assert operator.run("audit", *UNTIL, "--picture", str(file)).exit_code == 0
-    assert file.exists()
-
-
-def test_without_matplotlib_the_error_names_the_command_that_installs_it(
-    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    ended = operator.run("audit", *UNTIL, "--picture", str(tmp_path / "timeline.png"))
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    assert "--picture needs matplotlib, which is not installed" in ended.stderr
-    assert "-m pip install '.[picture]'" in ended.stderr
-
-
-def test_a_picture_that_cannot_be_written_is_an_error(operator: Operator, tmp_path: Path) -> None:
-    ended = operator.run("audit", *UNTIL, "--picture", str(tmp_path / "no" / "timeline.png"))
-    assert ended.exit_code == 1
-    assert "cannot write the picture to" in ended.stderr
 
 
 def _denied(_: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from hypothesis import given
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.figures import hand_offs
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
-from slotkeeper_cli.audit.picture import hand_offs
 from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     REQUESTS,

@@ -1,4 +1,4 @@
-"""The page of `slotkeeper audit --html`, the timeline in it, and the picture of `slotkeeper audit --picture`."""
+"""The page of `slotkeeper audit --html`, and the timeline in it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
-from slotkeeper_cli.audit import chart, judge
+from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
-from slotkeeper_cli.audit.chart import Bar, Panel, Point
-from slotkeeper_cli.audit.picture import draw_history
 from slotkeeper_cli.audit.timeline import MAX_BARS, changes, rows, timeline_svg
 from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
@@ -123,20 +119,3 @@ def test_the_command_writes_the_page_or_an_error(operator: Operator, tmp_path: P
     assert f"The page is in {tmp_path / 'audit.html'}." in ended.stderr
     assert "Process sample" in read_page((tmp_path / "audit.html").read_text()).texts
     assert "cannot write the page" in operator.run("audit", "--html", str(tmp_path / "no" / "audit.html")).stderr
-
-
-def test_the_picture_has_bars_for_waiting_and_working_by_priority_and_the_work_on_top(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    drawn: list[Bar] = []
-    panel = chart.lanes_panel
-
-    def note(title: str, ylabel: str, lanes: int, bars: list[Bar], points: list[Point]) -> Panel:
-        drawn.extend(bars)
-        return panel(title, ylabel, lanes, bars, points)
-
-    monkeypatch.setattr(chart, "lanes_panel", note)
-    made = whole()
-    draw_history(made, tmp_path / "timeline.png")
-    assert [bar.label for bar in drawn if bar.lane == 5] == ["waiting", "workflow of high priority", "Glue run"]
-    assert len({bar.color for bar in drawn}) == len({bar.label for bar in drawn}) == 4

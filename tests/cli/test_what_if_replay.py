@@ -7,7 +7,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.work_history import LimitSteps, OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
 from slotkeeper_cli.what_if import CannotReplay, Course, PastRequest, Recording, replay
-from slotkeeper_cli.what_if.picture import draw_result
 from slotkeeper_cli.what_if.recording import recording_of
 
 PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
@@ -240,9 +238,3 @@ def test_pauses_leases_and_an_unknown_limit_are_named() -> None:
     made = recording_of(replace(HISTORY, processes={"p": process}, acts=acts, not_read=unread), "p")
     assert [note.partition(" ")[0] for note in made.notes[-3:]] == ["the", "it", "leases"]
     assert list(made.limits.steps) == [(-math.inf, None)]
-
-
-def test_the_picture_shows_the_queue_and_the_slots_of_both(tmp_path: Path) -> None:
-    past = [*performed(arrived(*((0.0, 10.0) for _ in range(8))), 2), PastRequest("p-running", 45.0, 50.0, None)]
-    draw_result(replay(recording(past, 2, until=60.0), 4, least=0), tmp_path / "what-if.png")
-    assert (tmp_path / "what-if.png").read_bytes().startswith(b"\x89PNG")

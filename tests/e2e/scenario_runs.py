@@ -58,10 +58,9 @@ def run() -> Run:
 
 
 def shown(scenario: Scenario, outcome: Outcome, folder: Path) -> str:
-    """Write the report, which has the documented keys, the picture and the page; what the terminal shows."""
+    """Write the report, which has the documented keys, and the page; what the terminal shows."""
     output = io.StringIO()
     frame.write(replace(scenario, folder=folder), outcome, Console(file=output, width=220))
-    assert (folder / scenario.chart).read_bytes().startswith(b"\x89PNG")
     return output.getvalue()
 
 

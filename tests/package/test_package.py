@@ -81,17 +81,16 @@ def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed:
     needed = [Requirement(text) for text in installed.requires or []]
     always = {one.name for one in needed if one.marker is None}
     optional = [one for one in needed if one.marker is not None]
-    with_extra, picture, web = (
+    with_extra, web = (
         {one.name for one in optional if one.marker and one.marker.evaluate({"extra": extra})}
-        for extra in ("cli", "picture", "web")
+        for extra in ("cli", "web")
     )
 
     assert installed.version == __version__
     assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
     assert with_extra == {"typer", "click", "rich"}
-    assert picture == {"matplotlib"}
     assert web == {"nicegui"}
-    assert len(needed) == len(always | with_extra | picture | web)
+    assert len(needed) == len(always | with_extra | web)
 
 
 def test_the_wheel_contains_the_library_the_command_and_their_data(installed: metadata.Distribution) -> None:

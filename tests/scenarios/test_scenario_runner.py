@@ -1,4 +1,4 @@
-"""The parts that all scenarios share: command line, engine, live view, exit codes, report keys, tables, charts."""
+"""The parts that all scenarios share: command line, engine, live view, exit codes, report keys, tables."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
     monkeypatch.setattr(EmbeddedAws, "start", refuse)
     folder = module.SCENARIO.folder
     folder.mkdir(parents=True)
-    for name in ("report.json", module.SCENARIO.chart):
+    for name in ("report.json", frame.PAGE):
         (folder / name).touch()
     result = CliRunner().invoke(module.main, [])
     assert result.exit_code == 1
@@ -161,9 +161,9 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_check_that_fails_fails_the_run(
     judged: list[CheckResult], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = Outcome(checks.as_json(judged), [], lambda _: None)
+    outcome = Outcome(checks.as_json(judged), [])
     with pytest.raises(SystemExit) as ended:
-        frame.carry_out(Scenario(tmp_path, "chart.png"), {}, lambda *_: outcome)
+        frame.carry_out(Scenario(tmp_path), {}, lambda *_: outcome)
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
@@ -176,5 +176,5 @@ def test_only_a_check_that_fails_fails_the_run(
 @pytest.mark.usefixtures("no_engine")
 def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
-        frame.carry_out(Scenario(tmp_path, "chart.png"), {}, Mock(side_effect=KeyboardInterrupt))
+        frame.carry_out(Scenario(tmp_path), {}, Mock(side_effect=KeyboardInterrupt))
     assert ended.value.code == 130

@@ -12,8 +12,8 @@ from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
 from slotkeeper.slots.executions import failure_reason
+from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
-from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
 from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.formatting import duration, iso

@@ -16,9 +16,9 @@ from itertools import pairwise, takewhile
 from operator import attrgetter, itemgetter
 
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.figures import held
 from slotkeeper_cli.audit.free_slot_checks import waits
 from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
-from slotkeeper_cli.audit.picture import held
 from slotkeeper_cli.audit.work_history import WorkHistory, acts_of, limit_steps, pauses
 from slotkeeper_cli.formatting import count, duration, iso, one_line
 from slotkeeper_cli.html_page import escaped

@@ -8,7 +8,7 @@ records, with `dataclasses.replace`:
 - `acts`: changes of limits that no audit line states
 - `bounds`: shorter ones than those that hold in any account
 
-`audit.judge` judges it, `picture.figures` computes figures. Times are seconds since the epoch. The name of an execution
+`audit.judge` judges it, `figures` computes figures. Times are seconds since the epoch. The name of an execution
 identifies an attempt of a request everywhere (`slotkeeper.slots.request.execution_name`).
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +12,9 @@ from rich.console import Console
 
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
+from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.history_reader import MAX_CALLS, Window, read_history
-from slotkeeper_cli.audit.picture import draw_history, figures
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
@@ -47,9 +46,6 @@ def show_audit(
         str, typer.Option(metavar="TIME", help="Begin: 90m, 24h or 7d ago, or a time in ISO 8601; at most 90d.")
     ] = "24h",
     until: Annotated[str, typer.Option(metavar="TIME", help="End, in the same form; by default now.")] = "0m",
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw the timeline as a PNG.", dir_okay=False)
-    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False),
@@ -61,8 +57,6 @@ def show_audit(
     with context.out.counting() as on_read:
         history = read_history(context.stack, window, process, on_read)
     results = judge(history)
-    if picture is not None:
-        context.out.picture(partial(draw_history, history), picture)
     if html is not None:
         write_page(html, audit_page(history, results, context.stack.name))
         context.out.note(f"The page is in {html}.")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +18,6 @@ from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, local_time, period_seconds
 from slotkeeper_cli.output import table
 from slotkeeper_cli.what_if import CannotReplay, ReplayResult, read_recording, replay
-from slotkeeper_cli.what_if.picture import draw_result
 from slotkeeper_cli.what_if.recording import MAX_CALLS
 from slotkeeper_cli.what_if.replay import MIN_SAMPLES
 
@@ -64,9 +61,6 @@ def what_if(
     arrival_factor: Annotated[
         float, typer.Option(min=0.01, max=100.0, metavar="F", help="2: requests arrive at twice the rate.")
     ] = 1.0,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw queue and slots as a PNG.", dir_okay=False)
-    ] = None,
 ) -> None:
     """Replay recorded requests at another limit. `HELP` is the text of --help."""
     length = period_seconds(since) or 0
@@ -82,8 +76,6 @@ def what_if(
         result = replay(recording, limit, duration_factor, arrival_factor)
     except CannotReplay as error:
         raise CommandRefused(str(error)) from error
-    if picture is not None:
-        context.out.picture(partial(draw_result, result), picture)
     data = {"stack": context.stack.name, **result.as_dict()}
     context.out.result(data, lambda console: _render(console, data, result))
 

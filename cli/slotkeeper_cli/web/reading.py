@@ -29,8 +29,8 @@ from botocore.exceptions import ClientError
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.commands.explain import Explained
 from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token

@@ -1,4 +1,4 @@
-"""A run of a scenario: one at a time in its folder, with its own engine, timed phases, report, chart and exit code.
+"""A run of a scenario: one at a time in its folder, with its own engine, timed phases, report and exit code.
 
 Exit codes: 0 no check fails; 1 a check fails, or the run cannot continue; 2 wrong options; 130 interrupted.
 
@@ -140,13 +140,11 @@ class Scenario:
     """The files of a run.
 
     Args:
-        folder: of report.json and the chart.
-        chart: the chart's file name.
+        folder: of report.json and the page.
         engine: see EmbeddedAws.start.
     """
 
     folder: Path
-    chart: str
     engine: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -157,13 +155,11 @@ class Outcome:
     Args:
         report: the content of report.json.
         tables: for the terminal, without the checks.
-        draw: draws the chart into a file.
         page: of `slotkeeper audit --html`; empty without one.
     """
 
     report: Mapping[str, Any]
     tables: Sequence[Table]
-    draw: Callable[[Path], object]
     page: str = ""
 
 
@@ -257,7 +253,7 @@ def carry_out(
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
-        with alone(folder, ("report.json", scenario.chart, PAGE)), engine(folder, run, **scenario.engine) as aws:
+        with alone(folder, ("report.json", PAGE)), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
             with watched(aws, console) if watch else nullcontext():
@@ -280,10 +276,9 @@ def carry_out(
 
 
 def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
-    """Write report.json, the chart and the page, and print the tables."""
+    """Write report.json and the page, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
-    outcome.draw(scenario.folder / scenario.chart)
-    names = ["report.json", scenario.chart]
+    names = ["report.json"]
     if outcome.page:
         (scenario.folder / PAGE).write_text(outcome.page, encoding="utf-8")
         names.append(PAGE)

@@ -1,4 +1,4 @@
-"""The report of `make run` for any kind of target: its checks and figures, its tables, and the picture.
+"""The report of `make run` for any kind of target: its checks, its figures, and its tables.
 
 Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
 
@@ -23,7 +23,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -35,9 +34,9 @@ from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table
 from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from slotkeeper_cli.audit.audit_page import audit_page
+from slotkeeper_cli.audit.figures import figures, held
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.order_check import in_order
-from slotkeeper_cli.audit.picture import draw_history, figures, held
 from slotkeeper_cli.audit.work_history import WorkHistory
 
 # Workflows above which the terminal shows no timeline, and the cells of its longest line.
@@ -69,7 +68,7 @@ class SlotsOfRun:
 def build(
     parameters: Parameters, slots: SlotsOfRun, checks: Sequence[CheckResult], more: Mapping[str, object], run: Run
 ) -> Outcome:
-    """The report of one run, with the picture and the page of `slotkeeper audit`. `checks`, `more`: of this target."""
+    """The report of one run, with the page of `slotkeeper audit`. `checks`, `more`: of this target."""
     history, process = slots.history, slots.process
     starts = [each.started for each in history.attempts]
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
@@ -95,8 +94,7 @@ def build(
         "more": dict(more),
     }
     report = run.report(parameters, history.since, judged, content)
-    page = audit_page(history, judged, "slotkeeper")
-    return Outcome(report, tables(report, slots), partial(draw_history, history), page)
+    return Outcome(report, tables(report, slots), audit_page(history, judged, "slotkeeper"))
 
 
 def _listed(history: WorkHistory, states: Sequence[State]) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from .priority_run import MIN_LIMIT, MIN_REQUESTS
 from .slot_report import Parameters, build
 from .slot_requests import PROCESS
 
-SCENARIO = Scenario(Path("build/run"), "timeline.png", {"lasting": True})
+SCENARIO = Scenario(Path("build/run"), {"lasting": True})
 
 
 def stack(parameters: Parameters) -> dict[str, str]:
@@ -81,7 +81,7 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str, d
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
     requests come in between, one is cancelled, and one waits until the limit is raised. With the target `workflow`, a
     state machine does this work; a caller sends half of the requests from a Map, and collects the results. Writes
-    report.json, timeline.png and audit.html in build/run. Uses nothing outside this machine, leaves nothing running.
+    report.json and audit.html in build/run. Uses nothing outside this machine, leaves nothing running.
     """
     parameters = Parameters(requests, limit, fail, priorities == "yes", target, doorbell == "yes")
     if not parameters.doorbell and (parameters.priorities or target == "workflow"):

@@ -23,7 +23,6 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -34,10 +33,10 @@ from dev.scenarios.runner import audit, checks
 from dev.scenarios.runner.janitor_clock import JanitorRun
 from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, spread_text
 from slotkeeper.slots.request import execution_name
+from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.free_slot_checks import idle_times
 from slotkeeper_cli.audit.history_checks import CheckResult, first_of
 from slotkeeper_cli.audit.intervals import rounded
-from slotkeeper_cli.audit.picture import draw_history
 from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
 
 from .soak_plan import DECK, RESTARTED, SHORT
@@ -178,7 +177,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     }
     judged = [*audit.checks_of(history, records.changes), every_fault_acted(records, [*DECK, *restarts])]
     report = run.report(parameters, started, judged, figures)
-    return Outcome(report, tables(report), partial(draw_history, history))
+    return Outcome(report, tables(report), audit_page(history, judged, "slotkeeper"))
 
 
 def every_fault_acted(records: Records, kinds: Sequence[str]) -> CheckResult:

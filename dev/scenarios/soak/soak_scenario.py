@@ -19,7 +19,7 @@ from .soak_report import Parameters, Records, bounds, build, whole_run
 from .soak_stack import ENGINE, GRACE, JANITOR_PERIOD, PARAMETERS, SoakStack
 
 CALM_EACH = 4  # requests per process in addition to its slots, after the faults
-SCENARIO = Scenario(Path("build/soak"), "soak.png", {"faults": True, "lasting": True, "environment": ENGINE})
+SCENARIO = Scenario(Path("build/soak"), {"faults": True, "lasting": True, "environment": ENGINE})
 
 
 def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
@@ -67,7 +67,7 @@ def main(minutes: float, seed: int, limit: int) -> None:
 
     Limits change, processes pause, requests are cancelled, skipped or too late, messages are delivered twice, and the
     engine is restarted and killed. Then the faults are removed and the queue is drained, and the records must show that
-    no request was lost. Writes
-    build/soak/report.json and build/soak/soak.png. Uses nothing outside this machine, and leaves nothing running.
+    no request was lost. Writes build/soak/report.json and build/soak/audit.html. Uses nothing outside this machine, and
+    leaves nothing running.
     """
     carry_out(SCENARIO, PARAMETERS, lambda aws, run: measure(aws, Parameters(minutes, seed, limit), run))

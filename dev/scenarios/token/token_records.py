@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from dev.emulator.chat_service import ChatService, Request, TokenLife
@@ -84,34 +82,16 @@ def read_metrics(logs: Any, group: str) -> Mapping[str, float]:
     return sums
 
 
-class Kind(StrEnum):
-    """How a message was answered."""
-
-    COLD = "cold"  # before there was a token
-    DIRECT = "direct"  # with a valid token
-    RENEWED = "renewed"  # after one or two invalid tokens
-    REFUSED = "refused"  # not answered
-
-
 @dataclass(frozen=True)
 class MessageOutcome:
-    """A message and its `POST /answers`. `early`: it was sent before there was a token."""
+    """A message and its `POST /answers`."""
 
     delivery: Delivery
     asks: Sequence[Request]
-    early: bool
 
     @property
     def message_id(self) -> str:
         return self.delivery.message.message_id
-
-    @property
-    def kind(self) -> Kind:
-        if self.delivery.answer is None:
-            return Kind.REFUSED
-        if any(ask.status == 401 for ask in self.asks):
-            return Kind.RENEWED
-        return Kind.COLD if self.early else Kind.DIRECT
 
     @property
     def wait(self) -> float | None:
@@ -129,6 +109,4 @@ def message_outcomes(records: Records) -> list[MessageOutcome]:
     asks: dict[str, list[Request]] = defaultdict(list)
     for request in records.log:
         asks[request.text or ""].append(request)
-    answered = [each.ended for each in records.auths if each.status == 200 and each.ended is not None]
-    first_token = min(answered, default=math.inf)
-    return [MessageOutcome(each, asks[each.message.text], each.sent < first_token) for each in records.deliveries]
+    return [MessageOutcome(each, asks[each.message.text]) for each in records.deliveries]

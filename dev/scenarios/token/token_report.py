@@ -1,4 +1,4 @@
-"""The report of `make run-chatbot`: its figures, checks, tables and picture.
+"""The report of `make run-chatbot`: its figures, checks and tables.
 
 Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
 
@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -26,21 +24,13 @@ from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, since, spread_text
-from slotkeeper_cli.audit import chart
-from slotkeeper_cli.audit.chart import Bar, Point
 from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.intervals import spread
 
-from .token_records import Kind, MessageOutcome, Records, message_outcomes
+from .token_records import MessageOutcome, Records, message_outcomes
 
 # The cached token, the stored one and the new one: after a long idle time of a container the first two are invalid.
 MAX_ASKS = 3
-KINDS = {  # colour, meaning
-    Kind.DIRECT: (chart.BLUE, "answered directly"),
-    Kind.RENEWED: (chart.AMBER, "answered after a 401, with the next token"),
-    Kind.COLD: (chart.GREY, "sent before the first token"),
-    Kind.REFUSED: (chart.VERMILLION, "refused"),
-}
 Outcomes = Sequence[MessageOutcome]
 
 
@@ -79,7 +69,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
         "total_seconds": since(max(each.delivery.ended for each in outcomes), origin),
     }
     report = run.report(parameters, origin, checks, figures)
-    return Outcome(report, tables(report), partial(draw, report, records, outcomes, origin))
+    return Outcome(report, tables(report))
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
@@ -92,35 +82,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "total time": f"{report['total_seconds']:.2f} s",
     }
     return [figure_table("The run, by the API's log and its senders' clocks", rows)]
-
-
-def draw(report: Mapping[str, Any], records: Records, outcomes: Outcomes, origin: float, path: Path) -> None:
-    """The life of each token, and each message."""
-    end, lanes = report["total_seconds"], max(1, len(records.tokens))
-    ends = [end if life.until is None else life.until - origin for life in records.tokens]
-    lives = [
-        Bar(life.number, life.since - origin, until, chart.BLUE, "token valid")
-        for life, until in zip(records.tokens, ends, strict=True)
-    ]
-    points = [
-        Point(each.began - origin, min(each.token or lanes, lanes), chart.INK, "POST /auth", "|")
-        for each in records.auths
-    ]
-    invalidated = [life for life in zip(ends, records.tokens, strict=True) if life[1] in records.invalidated]
-    points += [Point(at, life.number, chart.VERMILLION, "invalidated") for at, life in invalidated]
-    bars, rejections = [], []
-    for lane, each in enumerate(sorted(outcomes, key=lambda each: each.delivery.sent), 1):
-        bars.append(Bar(lane, each.delivery.sent - origin, each.delivery.ended - origin, *KINDS[each.kind]))
-        refused = [ask for ask in each.asks if ask.status == 401]
-        rejections += [Point(ask.began - origin, lane, chart.INK, "401 from the API", ".") for ask in refused]
-    cause = f"the first token and {counted(len(records.invalidated), 'invalidation')}"
-    title = f"{report['auths']['total']} POST /auth for {cause}"
-    answered = f"{report['answered']} of {report['parameters']['messages']} messages answered"
-    panels = [
-        chart.lanes_panel(title, "token", lanes, lives, points),
-        chart.lanes_panel(answered, "message, as sent", len(bars), bars, rejections),
-    ]
-    chart.draw(path, "Slotkeeper: one token", "seconds since the first message was sent", end, panels)
 
 
 # ------------------------------------------------------------------------------------------------------------- checks

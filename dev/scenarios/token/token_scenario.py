@@ -23,7 +23,7 @@ MAX_AUTH_SECONDS = 3.0  # the chatbot has four for a probe of the old token and 
 ANSWER_LATENCY = 0.05  # seconds
 # Seconds to wait for the first container: a machine with few processors starts all of them equally slowly.
 FIRST_CONTAINER = 240.0
-SCENARIO = Scenario(Path("build/run-chatbot"), "tokens.png")
+SCENARIO = Scenario(Path("build/run-chatbot"))
 
 
 def stack(service: ChatService) -> dict[str, str]:
@@ -90,8 +90,8 @@ def progress(rounds: Rounds, service: ChatService, messages: int, elapsed: float
 def main(messages: int, senders: int, invalidations: int, auth_latency: float) -> None:
     """Send signed messages from concurrent senders to the deployed chatbot, and invalidate its token meanwhile.
 
-    The third-party API is simulated on 127.0.0.1, and accepts one token at a time. Writes build/run-chatbot/report.json
-    and build/run-chatbot/tokens.png. Uses nothing outside this machine, and leaves nothing running.
+    The third-party API is simulated on 127.0.0.1, and accepts one token at a time. Writes
+    build/run-chatbot/report.json. Uses nothing outside this machine, and leaves nothing running.
     """
     if invalidations >= messages:
         raise click.BadParameter(

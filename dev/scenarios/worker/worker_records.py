@@ -38,16 +38,6 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The state of the run at one instant."""
-
-    at: float
-    breaker: str  # CLOSED, OPEN or HALF_OPEN
-    permitted: int  # callers; none while the breaker is open, and one for the probe
-    backlog: int  # messages on the queue, waiting or in flight
-
-
-@dataclass(frozen=True)
 class Records:
     sent: Sequence[SentRequest]
     calls: Sequence[Call]
@@ -55,7 +45,6 @@ class Records:
     dead: Sequence[DeadLetter]
     manifests: Sequence[Manifest]
     left: Mapping[str, int]  # entries at the end in the queue, the schedule group and its dead-letter queue
-    samples: Sequence[Sample] = ()
     outage: OutageRecord | None = None
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -32,10 +31,17 @@ from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.intervals import weighted_steps
 
 from . import worker_outage
-from .worker_chart import CALLS, draw
 from .worker_mix import KINDS, limit
 from .worker_records import End, Records, RequestOutcome, request_outcomes
 
+CALLS = {  # by their answer
+    "200": "answered",
+    "gone": "too slow, given up",
+    "500": "500 InternalError",
+    "dropped": "connection dropped",
+    "404": "404, no such input",
+    "None": "not ended",
+}
 AFTER = {"first call after": "first_call", "first success after": "first_success", "last request after": "empty"}
 # With fewer than this many requests per caller, a run does not show that all callers are used.
 LARGE_ENOUGH = 10
@@ -109,12 +115,12 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     checks += worker_outage.checks(records.outage) if records.outage else []
     report = run.report(parameters, origin, checks, figures)
     report["parameters"]["work_seconds"] = parameters.work_seconds
-    return Outcome(report, tables(report), partial(draw, report, records, outcomes, origin))
+    return Outcome(report, tables(report))
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
     parameters = report["parameters"]
-    answers = (f"{CALLS[answer][1] if answer in CALLS else answer}: {n}" for answer, n in report["answers"].items())
+    answers = (f"{CALLS.get(answer, answer)}: {n}" for answer, n in report["answers"].items())
     rows = {
         "succeeded": f"{report['succeeded']} of {parameters['requests']}",
         "dead-lettered": report["dead_lettered"],

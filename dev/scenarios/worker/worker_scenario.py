@@ -24,7 +24,7 @@ from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, c
 from . import worker_mix, worker_records
 from .worker_mix import Request
 from .worker_outage import OutageRecord, Settings
-from .worker_records import Records, Sample, SentRequest
+from .worker_records import Records, SentRequest
 from .worker_report import Parameters, build
 
 SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
@@ -34,7 +34,7 @@ OTHER_WORK = (
 )
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
-SCENARIO = Scenario(Path("build/run-worker"), "worker.png", {"downstream": True})
+SCENARIO = Scenario(Path("build/run-worker"), {"downstream": True})
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing 
             records.calls,
             worker_records.read_retried(aws.state_dir / "engine.log"),
             {request.key: request.request_id for request in requests},
-            [sample.at for sample in records.samples if sample.breaker == "OPEN"],
+            observer.seen_open,
         )
         records = replace(records, outage=record)
     return records
@@ -120,11 +120,11 @@ class Sender:
 
 @dataclass
 class Observer:
-    """Reads the state of the run. `samples`: one for each call of `progress`."""
+    """Reads the state of the run. `seen_open`: when it saw the breaker open."""
 
     aws: EmbeddedAws
     downstream: Downstream
-    samples: list[Sample] = field(default_factory=list)
+    seen_open: list[float] = field(default_factory=list)
 
     def progress(self, requests: int, limit: int, elapsed: float) -> Snapshot:
         """The current numbers.
@@ -137,7 +137,8 @@ class Observer:
         depth = queue_reading.depth(sqs, outputs["WorkQueueUrl"])
         dynamodb = self.aws.client("dynamodb")
         state, permitted = worker_records.read_breaker(dynamodb, outputs["DownstreamTableName"], limit)
-        self.samples.append(Sample(time.time(), state, permitted, sum(depth.values())))
+        if state == "OPEN":
+            self.seen_open.append(time.time())
         rows = read_ledger(dynamodb, outputs["RequestLedgerTableName"])
         calls = self.downstream.calls()
         callers = sum(call.ended is None for call in calls)
@@ -177,7 +178,6 @@ class Observer:
                 "schedules": len(scheduler.list_schedules(GroupName=group)["Schedules"]),
                 "undelivered schedules": queue_reading.total(sqs, outputs["RetryScheduleDeadLetterQueueUrl"]),
             },
-            samples=self.samples,
         )
 
 
@@ -197,8 +197,8 @@ def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> N
 
     Six in ten requests are normal, three in ten too slow at first, one in ten can never succeed; two in ten of all
     other attempts fail. With an outage, the requests are sent in a minute, and from its 20th to its 45th second S3
-    fails all calls. Writes build/run-worker/report.json and build/run-worker/worker.png. Uses nothing outside this
-    machine, and leaves nothing running.
+    fails all calls. Writes build/run-worker/report.json. Uses nothing outside this machine, and leaves nothing
+    running.
     """
     if not SHIPPED_WORK.exists():
         raise click.ClickException(OTHER_WORK)
