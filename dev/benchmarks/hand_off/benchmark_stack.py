@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotContinue
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots.processes import Operations, Processes
 
 from .hand_off_figures import read_invocations
 
@@ -34,6 +35,7 @@ CHILD = {
         }
     },
 }
+WARM = 12  # requests that each process runs first
 PATIENCE = 180.0  # seconds for the end of what was sent
 
 
@@ -68,10 +70,10 @@ class BenchmarkStack:
         self.aws.stop()
 
     def process(self, name: str, limit: int) -> None:
-        """Create a process, and run one request: the first of each operation is slower."""
+        """Create a process, and run some requests: the first of each container takes a second."""
         self.processes.create(name, limit, self._child)
-        self.send(name, ["warm"], {"ms": 0})
-        self.wait_for_ends(name, 1)
+        self.send(name, [f"warm{number}" for number in range(WARM)], {"ms": 100})
+        self.wait_for_ends(name, 0)
 
     def send(
         self, process: str, request_ids: Sequence[str], work: Mapping[str, object], priority: str = "normal"
@@ -99,15 +101,23 @@ class BenchmarkStack:
         return [e for page in listed for e in page["executions"] if e["name"].startswith(f"{process}-")]
 
     def wait_for_ends(self, process: str, count: int) -> None:
-        """Return when so many workflows of a process have succeeded. Raises CannotContinue."""
+        """Return when so many workflows of a process have succeeded, besides the first ones. Raises CannotContinue."""
         wait_for(
-            lambda: sum(each["status"] == "SUCCEEDED" for each in self.executions(process)) >= count,
+            lambda: sum(each["status"] == "SUCCEEDED" for each in self.executions(process)) >= WARM + count,
             f"{count} requests of {process} have not ended",
         )
 
     def invocations(self) -> list[float]:
         """The start of each invocation of the starter."""
         return read_invocations(self.logs, self.outputs["StarterLogGroupName"])
+
+    def set_limit(self, process: str, limit: int) -> None:
+        """Change the limit as an operator does."""
+        Operations(self.processes, Doorbell(self.sqs, self.outputs["DispatchQueueUrl"])).set_limit(process, limit)
+
+    def wait_until_queued(self, process: str, count: int) -> None:
+        """Return when so many requests of a process are queued. Raises CannotContinue."""
+        wait_for(lambda: sum("place" in row for row in self.rows(process)) == count, "the requests are not queued")
 
     def rows(self, process: str) -> list[dict[str, Any]]:
         """The rows of a process's requests, in DynamoDB's format."""

@@ -13,7 +13,7 @@ from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper_cli.audit.intervals import percentile
 
-from .benchmark_stack import BenchmarkStack, wait_for
+from .benchmark_stack import WARM, BenchmarkStack, wait_for
 from .hand_off_figures import gaps, out_of_order, read_executions, starts_a_second
 
 TITLE = "How fast requests start"
@@ -52,20 +52,30 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
 def hand_off(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
     """From a release to the next start, while requests wait."""
     limit, count = plan.hand_offs
-    sent, invoked = _run(stack, "hand-off", limit, count)
+    stack.process("hand-off", limit)
+    sent = time.time()
+    stack.send("hand-off", [f"r{number}" for number in range(count)], {"ms": WORK_MS})
+    stack.wait_for_ends("hand-off", count)
+    invoked = sum(at >= sent for at in stack.invocations()) / count
     executions = read_executions(stack.stepfunctions, stack.executions("hand-off"))
     found = gaps([each for each in executions if each.started >= sent], sent, limit)
     return {"hand_offs": found, "median": median(found), "p99": percentile(found, 0.99), "invocations_waiting": invoked}
 
 
 def backlog(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
-    """Starts a second of more requests than slots."""
+    """Starts a second of a queue with more requests than slots, after the limit was raised from 0."""
     limit, count = plan.backlog
-    sent, invoked = _run(stack, "backlog", limit, count)
+    stack.process("backlog", limit)
+    stack.set_limit("backlog", 0)
+    stack.send("backlog", [f"r{number}" for number in range(count)], {"ms": WORK_MS})
+    stack.wait_until_queued("backlog", count)
+    opened = time.time()
+    stack.set_limit("backlog", limit)
+    stack.wait_for_ends("backlog", count)
     starts = sorted(each["startDate"].timestamp() for each in stack.executions("backlog"))
     return {
-        "starts_a_second": starts_a_second([start for start in starts if start >= sent]),
-        "invocations_backlog": invoked,
+        "starts_a_second": starts_a_second([start for start in starts if start >= opened]),
+        "invocations_backlog": sum(at >= opened for at in stack.invocations()) / count,
     }
 
 
@@ -80,7 +90,7 @@ def free_slot(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
         began = time.time()
         stack.send("free", [f"r{number}"], {"ms": 0})
         sent = time.time()
-        stack.wait_for_ends("free", number + 2)
+        stack.wait_for_ends("free", number + 1)
         newest = max(each["startDate"].timestamp() for each in stack.executions("free"))
         waits.append(newest - (began + sent) / 2)
     wait_for(lambda: len(stack.invocations()) >= invoked + 2 * plan.free, "the rings of free slots were not dispatched")
@@ -97,24 +107,15 @@ def burst(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
     stack.process("burst", count)
     until = time.time() + BURST_AFTER + count / 2
     stack.send("burst", [f"first{n}" for n in range(count)], {"until": datetime.fromtimestamp(until, UTC).isoformat()})
-    wait_for(lambda: len(stack.executions("burst")) == count + 1, "the slots are not taken")
+    wait_for(lambda: len(stack.executions("burst")) == WARM + count, "the slots are not taken")
     for priority in ("low", "normal", "high"):
         stack.send("burst", [f"{priority}{n}" for n in range(count)], {"ms": WORK_MS}, priority)
-    wait_for(lambda: len(stack.rows("burst")) == 4 * count + 1, "the requests are not queued")
+    stack.wait_until_queued("burst", 3 * count)
     if time.time() > until:
         raise CannotContinue("the requests were not queued before the slots became free: the machine is too busy")
-    stack.wait_for_ends("burst", 4 * count + 1)
+    stack.wait_for_ends("burst", 4 * count)
     rows = [row for row in stack.rows("burst") if row["request_id"]["S"].rstrip("0123456789") not in ("warm", "first")]
     return {"out_of_order": out_of_order(rows), "burst_grants": sum("granted" in row for row in rows)}
-
-
-def _run(stack: BenchmarkStack, name: str, limit: int, count: int) -> tuple[float, float]:
-    """Run so many requests. Returns when they were sent, and the starter's invocations for each."""
-    stack.process(name, limit)
-    sent = time.time()
-    stack.send(name, [f"r{number}" for number in range(count)], {"ms": WORK_MS})
-    stack.wait_for_ends(name, count + 1)
-    return sent, sum(at >= sent for at in stack.invocations()) / count
 
 
 def outcome(figures: dict[str, Any], plan: Plan) -> Outcome:
@@ -125,7 +126,7 @@ def outcome(figures: dict[str, Any], plan: Plan) -> Outcome:
             f"{_ms(figures['median'])}, {_ms(figures['p99'])}",
         ),
         (
-            f"starts a second of {backlog_requests} requests, {backlog_slots} slots",
+            f"starts a second of {backlog_requests} queued requests, {backlog_slots} slots",
             f"{figures['starts_a_second']:.1f}",
         ),
         (
