@@ -84,7 +84,7 @@ class Cancelling:
         on_progress: receives the number of requests that were handled.
     """
 
-    def __init__(self, control: SlotControl, by: str, on_progress: Callable[[int], object] = lambda _: None) -> None:
+    def __init__(self, control: SlotControl, by: str, on_progress: Callable[[int], object]) -> None:
         self.report = CancelReport()
         self._control, self._by, self._on_progress = control, by, on_progress
 

@@ -186,7 +186,7 @@ def read_run(
     return Run(target, holder, execution, work, release, output)
 
 
-def attempt_as_dict(row: RequestRow, link: str = "") -> dict[str, Any]:
+def attempt_as_dict(row: RequestRow) -> dict[str, Any]:
     """The row of an attempt as JSON shows it, without what it does not have."""
     times = {"sent": row.sent, "started": row.started, "ended": row.ended, "start_before": row.start_before}
     data: dict[str, Any] = {
@@ -201,7 +201,6 @@ def attempt_as_dict(row: RequestRow, link: str = "") -> dict[str, Any]:
         "error": hide_tokens(row.error),
         "cause": hide_tokens(row.cause),
         "failed_glue_run": failed_run(row.cause),
-        "link": link,
     }
     required = ("attempt", "execution", "state", "priority", "weight")
     return {name: value for name, value in data.items() if value or name in required}

@@ -51,7 +51,7 @@ class RetryControl:
         described = self._dynamodb.describe_table(TableName=self._table)["Table"]
         return int(described.get("ItemCount", 0))
 
-    def schedule_names(self, on_page: Callable[[int], None] = lambda _names: None) -> Iterator[str]:
+    def schedule_names(self, on_page: Callable[[int], None]) -> Iterator[str]:
         """The names of all schedules of the group. `on_page` receives the number of names of each page."""
         for page in self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group):
             on_page(len(page["Schedules"]))

@@ -137,7 +137,7 @@ def fields_of(request: Request) -> dict[str, Any]:
 
 
 def send_all(
-    stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None] = lambda _: None
+    stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None]
 ) -> Iterator[list[SendResult]]:
     """Send requests in order, in batches of ten.
 

@@ -14,7 +14,6 @@ from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.targets import execution_arn
 from tests.cli.operator_account import NOW, Operator
 
-REQUEST = '{"process": "sample", "request_id": "a"}'
 # Sets the window's title, adds a line, hides what follows (CSI in one character), and reverses its direction.
 HOSTILE = "\x1b]0;owned\x07\nFORGED\u009b8m\u202e"
 
@@ -160,10 +159,10 @@ def edit(operator: Operator, path: str, value: dict[str, Any] | None, process: s
     operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=item)
 
 
-def add_malformed(operator: Operator, name: str = "odd") -> None:
-    """Add a process whose limit is a text."""
-    operator.processes.create(name, 3, "sample-job")
-    edit(operator, "slot_limit", {"S": "3"}, name)
+def add_malformed(operator: Operator) -> None:
+    """Add a process `odd` whose limit is a text."""
+    operator.processes.create("odd", 3, "sample-job")
+    edit(operator, "slot_limit", {"S": "3"}, "odd")
 
 
 def malform_downstream(operator: Operator, name: str) -> None:

@@ -408,7 +408,7 @@ def _rounded_up() -> WorkHistory:
 
 def _redriven() -> WorkHistory:
     """The first attempt failed, the second started, and then the first execution was redriven and succeeded."""
-    first, second = attempt("a", 0, 90, redrives=1), attempt("a", 50, 5, attempt=2)
+    first, second = attempt("a", 0, 90), attempt("a", 50, 5, attempt=2)
     return history([first, second], processes={"sample": process(2)})
 
 

@@ -69,10 +69,9 @@ def attempt(
         "granted": granted_as(10**6 + round(1000 * started), 0),
         **fields,
     }
-    redrives = int(str(own.pop("redrives", 0)))
     sent = float(str(own.pop("sent")))
     made = row(request_id, sent, **own)  # type: ignore[arg-type]
-    return Attempt(made.execution, status, START + started, stopped, redrives, made)
+    return Attempt(made.execution, status, START + started, stopped, made)
 
 
 def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 0.3) -> WorkInterval:

@@ -31,8 +31,6 @@ from slotkeeper_cli.formatting import count, iso
 MAX_EXAMPLES = 10
 # Seconds. Records have milliseconds.
 _CLOCK = 0.01
-_FAILED_QUEUE = "FailedRequestQueue"
-_DEAD_LETTER_QUEUE = "RequestDeadLetterQueue"
 
 
 class Result(StrEnum):

@@ -191,7 +191,6 @@ class _Reader:
                 each["status"],
                 each["startDate"].timestamp(),
                 each["stopDate"].timestamp() if "stopDate" in each else None,
-                redrives=each.get("redriveCount", 0),
             )
             for each in listed
         ]

@@ -130,17 +130,3 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
         else:
             disjoint.append((start, end))
     return disjoint
-
-
-def overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """The intersection of two results of `merged`, by time."""
-    found, left, right = [], 0, 0
-    while left < len(some) and right < len(others):
-        start, end = max(some[left][0], others[right][0]), min(some[left][1], others[right][1])
-        if start < end:
-            found.append((start, end))
-        if some[left][1] <= others[right][1]:
-            left += 1
-        else:
-            right += 1
-    return found

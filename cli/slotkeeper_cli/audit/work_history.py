@@ -55,7 +55,6 @@ class Attempt:
     status: str
     started: float
     stopped: float | None = None
-    redrives: int = 0
     row: RequestRow | None = None
 
     @property

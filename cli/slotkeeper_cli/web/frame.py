@@ -114,7 +114,7 @@ class Frame:
         ui.timer(every or 0, refresh, once=every is None)
 
 
-def data_table(title: str, columns: Mapping[str, str], key: str, *, link: str = "", rows: int = 25) -> ui.table:
+def data_table(title: str, columns: Mapping[str, str], key: str, *, link: str = "") -> ui.table:
     """A table with a filter. Quasar's table is one of rows and headers to a screen reader, and sorts by its headers.
 
     Args:
@@ -136,7 +136,7 @@ def data_table(title: str, columns: Mapping[str, str], key: str, *, link: str = 
         ],
         rows=[],
         row_key=key,
-        pagination=rows,
+        pagination=25,
     )
     made.classes("w-full").props("flat bordered dense")
     with made.add_slot("top-right"):
