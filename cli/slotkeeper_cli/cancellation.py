@@ -130,8 +130,7 @@ class Cancelling:
 
     def _why(self, one: Chosen) -> str:
         """Why a request was not cancelled; empty if it is cancelled."""
-        rows = self._control.row_search.attempt(one.process, one.execution).rows
-        row = next((row for row in rows if row.execution == one.execution), None)
+        row = self._control.row_search.row(one.process, one.execution)
         if row is None:
             return "it has no row any more"
         if row.state == "STARTED":

@@ -14,11 +14,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import options_of, stack_of
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.retries import DownstreamControl
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.stack_connection import StackConnection
 
 _PATIENCE = 3.0  # seconds after which the shell gets no names
@@ -37,7 +36,7 @@ def process_names(context: typer.Context, incomplete: str) -> list[str]:
     """The processes, also those whose items are malformed (one Scan)."""
 
     def names(stack: StackConnection) -> Iterable[str]:
-        return (one.name if isinstance(one, Process) else one.process for one in SlotControl(stack).processes.all())
+        return (name_of(one) for one in SlotControl(stack).processes.all())
 
     return _names(context, incomplete, names)
 
@@ -48,7 +47,7 @@ def request_ids(context: typer.Context, incomplete: str) -> list[str]:
 
     def ids(stack: StackConnection) -> Iterable[str]:
         control = SlotControl(stack)
-        every = (one.name if isinstance(one, Process) else one.process for one in control.processes.all())
+        every = (name_of(one) for one in control.processes.all())
         for name in [only] if only else every:
             yield from (row.request_id for row in control.rows.queue(name, max_pages=1).rows)
 

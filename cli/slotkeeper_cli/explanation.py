@@ -17,6 +17,7 @@ from slotkeeper_cli.expected_start import ExpectedStart
 from slotkeeper_cli.formatting import duration, local_time, one_line
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest
+from slotkeeper_cli.redrive import WITHOUT_CONTENT
 from slotkeeper_cli.request_finder import FoundRequest, Run, failure_of
 from slotkeeper_cli.requests import RequestState, hide_tokens, state_of
 from slotkeeper_cli.slot_control import add_command
@@ -116,15 +117,11 @@ def _at(moment: float | None) -> str:
 def _after_end(found: FoundRequest, facts: StackFacts) -> tuple[str, ...]:
     """What runs a request that has failed, or ended without a start."""
     row = found.last
-    if row.code in NOT_REDRIVABLE:
+    if row.code in WITHOUT_CONTENT:
         return (next_step("request submit", process=found.process, request_id=ToFillIn("A_NEW_ID")),)
     later = {"start_before": ToFillIn("HH:MM")} if row.state == "TOO_LATE" else {}
     redrive = next_step("request redrive", found.process, found.request_id, **later)
     return (redrive,) if found.process in facts.processes else (add_command(found.process), redrive)
-
-
-# The codes of rejected requests that must be sent again, since their rows have no content.
-NOT_REDRIVABLE = ("RequestIdReused", "TooLarge")
 
 
 def _queued(found: FoundRequest, queue: ProcessQueue | None, run: Run, facts: StackFacts) -> Explanation:

@@ -25,6 +25,7 @@ from slotkeeper_cli.conditions import (
 )
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
+from slotkeeper_cli.slot_control import name_of
 
 # Conditions that time ends: with any other, an expected start would be a guess.
 _ENDED_BY_TIME = {"next", "slots", "holders", "queue"}
@@ -91,7 +92,7 @@ class ProcessQueue:
     @property
     def name(self) -> str:
         """The name of the process."""
-        return self.process.name if isinstance(self.process, Process) else self.process.process
+        return name_of(self.process)
 
     @property
     def number(self) -> str:
@@ -191,8 +192,7 @@ def read_queue(rows: RequestRows, process: Process | MalformedProcess, now: floa
         now: seconds since the epoch.
         pages: `max_pages` of the read.
     """
-    name = process.name if isinstance(process, Process) else process.process
-    return ProcessQueue(process, rows.queue(name, **pages), now)
+    return ProcessQueue(process, rows.queue(name_of(process), **pages), now)
 
 
 def label(request: Mapping[str, Any]) -> str:

@@ -36,14 +36,15 @@ _MAX_NAMED = 10
 # Returns None for a message that is not selected, otherwise why it is skipped, or "".
 Selection = Callable[[DeadLetterMessage], str | None]
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
+_REUSED = "its id belongs to another request: submit it with a different id"
 # The codes of work that would be refused again (docs/retries-reference.md).
 _NOT_REDRIVABLE = {
-    "RequestIdReused": "its id belongs to another request: submit it with a different id",
+    "RequestIdReused": _REUSED,
     "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
 }
 # The codes of rejected requests whose rows have no content.
-_WITHOUT_CONTENT = {
-    "RequestIdReused": "its id belongs to another request: submit it with a different id",
+WITHOUT_CONTENT = {
+    "RequestIdReused": _REUSED,
     "TooLarge": "it is too large: store its input in S3, and submit it with the key",
 }
 REDRIVABLE = ("FAILED", *ENDED_WITHOUT_START)
@@ -214,7 +215,7 @@ def check_row(row: RequestRow | None, start_before: str, now: float) -> Deadline
         raise NotRedrivable("it has no row in RequestTable: submit its body as a new request")
     if row.state not in REDRIVABLE:
         raise NotRedrivable(f"it is {state_of(row.state)}")
-    if why := _WITHOUT_CONTENT.get(row.code):
+    if why := WITHOUT_CONTENT.get(row.code):
         raise NotRedrivable(why)
     if row.attempt >= MAX_ATTEMPTS:
         raise NotRedrivable(f"it was attempt {row.attempt}, which is the maximum: submit it with a different id")

@@ -37,6 +37,10 @@ class RowSearch:
         )
         return _listed(answer["Items"], "LastEvaluatedKey" in answer)
 
+    def row(self, process: str, execution: str) -> RequestRow | None:
+        """The row of an execution; None if there is none, or it is malformed."""
+        return next((row for row in self.attempt(process, execution).rows if row.execution == execution), None)
+
     def everywhere(self, request_id: str) -> Listed[RequestRow]:
         """The rows with a request's id among those that MAX_PAGES pages of the whole table contain."""
         found: list[Any] = []

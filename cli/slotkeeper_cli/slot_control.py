@@ -82,6 +82,11 @@ class SlotControl:
         return processes, malformed
 
 
+def name_of(process: Process | MalformedProcess) -> str:
+    """The name of a process, also of one whose item is malformed."""
+    return process.name if isinstance(process, Process) else process.process
+
+
 def no_process(name: str, known: Iterable[str]) -> str:
     """Sentences: there is no process of this name; the most similar of the known ones."""
     return f"there is no process {name!r}.{did_you_mean(name, known)}"

@@ -298,8 +298,7 @@ def _last_attempt(rows: RowSearch, run: Followed) -> Followed:
     """
     request = run.request
     while True:
-        found = rows.attempt(request.process, request.execution_name).rows
-        row = next((each for each in found if each.execution == request.execution_name), None)
+        row = rows.row(request.process, request.execution_name)
         is_of_message = row is not None and bool(run.message_id) and row.message_id == run.message_id
         if row is None or not (row.state in _NEXT or (row.state in ENDED_WITHOUT_START and not is_of_message)):
             return replace(run, request=request, row=row)

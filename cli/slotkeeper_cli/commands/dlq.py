@@ -295,8 +295,7 @@ def _row(control: SlotControl, message: DeadLetterMessage) -> RequestRow | None:
     """The row of a failed request; None for any other message, or if it has none."""
     if message.queue is not DeadLetterQueueName.FAILED:
         return None
-    rows = control.row_search.attempt(message.process, message.execution).rows
-    return next((row for row in rows if row.execution == message.execution), None)
+    return control.row_search.row(message.process, message.execution)
 
 
 def _for_audit(one: Redrive) -> dict[str, Any]:

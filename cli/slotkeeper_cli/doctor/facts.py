@@ -22,7 +22,7 @@ from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
 from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest, read_queue
 from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.stack_connection import (
     StackConnection,
     StackResource,
@@ -178,10 +178,6 @@ def due(queues: Iterable[ProcessQueue]) -> list[tuple[ProcessQueue, QueuedReques
     return found
 
 
-def _name(process: Process | MalformedProcess) -> str:
-    return process.name if isinstance(process, Process) else process.process
-
-
 @dataclass(frozen=True)
 class LedgerRows:
     """The rows of requests that have not ended, and whether all rows of the ledger were read."""
@@ -267,7 +263,7 @@ class Facts:
     def idle(self) -> list[tuple[ProcessQueue, QueuedRequest]]:
         """The first request of each queue that can start or must leave, if it still could when it was read again."""
         seen = {queue.name: request.execution for queue, request in due(self.queued.values())}
-        again = [one for one in (self._control.processes.all() if seen else ()) if _name(one) in seen]
+        again = [one for one in (self._control.processes.all() if seen else ()) if name_of(one) in seen]
         return [each for each in due(self.queues_of(again).values()) if each[1].execution == seen[each[0].name]]
 
     @cached_property
@@ -280,8 +276,7 @@ class Facts:
             unheld = unheld[:MAX_HOLDERS]
             for name, execution in zip(unheld, in_parallel(self._control.workflow.describe, unheld), strict=True):
                 if execution is None or execution.is_closed:
-                    rows = self._control.row_search.attempt(process.name, name).rows
-                    row = next((each for each in rows if each.execution == name), None)
+                    row = self._control.row_search.row(process.name, name)
                     if row is not None and row.state == "STARTED":
                         since = execution.stopped_at if execution else row.started
                         status = execution.status if execution else ""
