@@ -282,18 +282,4 @@ SITUATIONS = {
     "nothing ran": _an_hour_later(
         lambda _: None, "audit --since 7d --until 1d", says=("not shown  limit", "nothing ran"), never=("holds",)
     ),
-    "the process does not exist": _an_hour_later(
-        _clean, "audit orders", says=("there is no process 'orders'. The processes are: sample",), exit_code=4
-    ),
-    **{
-        f"a period that has no records: {options}": _an_hour_later(
-            lambda _: None, f"audit {options}", says=(why,), exit_code=2
-        )
-        for options, why in (
-            ("--since 2099-01-01", "is in the future: it is 2026-"),
-            ("--since yesterday", "expected 90m, 24h or 7d, or a time such as"),
-            ("--since 1h --until 2h", "must be before --until"),
-            ("--since 91d", "is too early: Step Functions keeps executions for 90 days"),
-        )
-    },
 }

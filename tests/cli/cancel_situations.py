@@ -40,11 +40,6 @@ def _starting(operator: Operator) -> None:
     operator.hold("a", confirmed=False)
 
 
-def _running_child(operator: Operator) -> None:
-    operator.machine("load")
-    operator.hold("a", "load")
-
-
 def _malformed_item(operator: Operator) -> None:
     operator.hold("a")
     operator.wait("b")
@@ -99,9 +94,6 @@ SITUATIONS = {
         says=(
             "stopped: a  {a}. The janitor stops its Glue run, keeps the request in FailedRequestQueue, and releases",
         ),
-    ),
-    "it runs a state machine, and is stopped": Situation(
-        _running_child, "request cancel a --stop --yes", says=("The janitor stops its child execution",)
     ),
     "it is being started": Situation(
         _starting,
@@ -207,12 +199,6 @@ SITUATIONS = {
         lambda operator: {"a": fail(operator), "again": execution_name("sample", "a", 2)},
         "request redrive sample a --yes",
         says=("queued: a, attempt 2  {again}",),
-    ),
-    "redrive asks": Situation(
-        lambda operator: fail(operator) and None,
-        "request redrive sample a",
-        says=("Queue 1 request of sample again (a)?", "give --yes to confirm"),
-        exit_code=6,
     ),
     "redrive what was too late, without a new deadline": Situation(
         partial(_ended, "TOO_LATE", "TooLate"),

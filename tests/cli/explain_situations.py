@@ -539,18 +539,6 @@ SITUATIONS = {
         says=("the item of process sample is malformed", "-> slotkeeper process repair sample", "Not read: SlotTable"),
         never=("nothing keeps it",),
     ),
-    "a process that does not exist": Situation(
-        lambda _: None,
-        "explain --process typo",
-        says=("there is no process 'typo'. The processes are: sample",),
-        exit_code=4,
-    ),
-    "neither a request nor a process is given": Situation(
-        lambda _: None,
-        "explain",
-        says=("give the id of a request or the name of a lease, or --process alone",),
-        exit_code=2,
-    ),
     "a lease": Situation(
         partial(_lease, int(NOW) + 90),
         "explain lease-1",

@@ -54,6 +54,15 @@ OF_A_PROCESS = [
     *("request list SAMPEL", "request redrive SAMPEL r", "request cancel --all --process SAMPEL"),
 ]
 REASONS = [
+    ("audit --since 2099-01-01", 2, "is in the future: it is 20"),
+    ("audit --since yesterday", 2, "expected 90m, 24h or 7d, or a time such as"),
+    ("audit --since 1h --until 2h", 2, "must be before --until"),
+    ("audit --since 91d", 2, "is too early: Step Functions keeps executions for 90 days"),
+    ("explain", 2, "give the id of a request or the name of a lease, or --process alone"),
+    ("what-if sample --limit 0", 2, "0 is not in the range 1<=x<=100000"),
+    ("what-if sample --limit 1 --duration-factor 0", 2, "0.0 is not in the range 0.01<=x<=100.0"),
+    ("what-if sample --limit 1 --arrival-factor nan", 2, "a factor must be a number from 0.01 to 100, got nan"),
+    ("what-if sample --limit 1 --since 91d", 2, "expected 1m to 90d, such as 90m, 24h or 7d, got '91d'"),
     ("doctor --only alarm", 2, "no check alarm. Did you mean 'alarms'? The checks are: "),
     *((f"retry report --since={each}", 2, "expected 1m to 14d") for each in ("", "24", "0h", "15d", "1w", "59", "-1h")),
     (f"{ADD} --rate ten/minute", 2, "a rate must be COUNT/UNIT"),

@@ -29,13 +29,14 @@ def _repair(operator: Operator, *arguments: str) -> dict[str, Any]:
     return item
 
 
-def test_only_what_is_malformed_is_written_and_audited(operator: Operator) -> None:
+def test_only_what_is_malformed_is_written_and_audited_and_it_rings(operator: Operator) -> None:
     operator.hold("a")
     operator.wait("b")
     before = stored(operator)
     edit(operator, "slot_limit", {"S": "1"})
 
     assert _repair(operator) == before
+    assert operator.rings() == [{"process": "sample"}]
     (line,) = operator.audited()
     assert (line["action"], line["process"]) == ("process repair", "sample")
     change = {"path": ["slot_limit"], "has": {"S": "1"}, "writes": {"N": "1"}, "source": "the value itself"}
@@ -272,18 +273,6 @@ def test_without_holders_the_process_stays_paused_until_reconcile_has_adopted(op
     assert operator.process().paused
     operator.refuses("process", "resume", "sample")
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
-
-
-# ------------------------------------------------------------------------------------------------------------- rings
-
-
-def test_a_repair_rings(operator: Operator) -> None:
-    operator.wait("b")
-    edit(operator, "slot_limit", {"S": "2"})
-
-    _repair(operator)
-
-    assert operator.rings() == [{"process": "sample"}]
 
 
 def test_a_restored_grants_is_a_value_that_no_plan_has_seen(operator: Operator) -> None:

@@ -248,22 +248,3 @@ def test_reconcile_reads_the_table_before_the_histories(operator: Operator, admi
 
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == []
     assert admitted in operator.process().holders, "its history need not be read"
-
-
-def test_adopt_has_no_effect_on_a_holder_or_without_a_process(operator: Operator) -> None:
-    name = operator.hold("a")
-
-    assert not operator.slots.adopt("sample", name, 1.0, "sample-job")
-    assert not operator.slots.adopt("nowhere", name, 1.0, "sample-job")
-    assert operator.process().slots_in_use == 1
-
-
-@pytest.mark.parametrize(("paused", "held"), [(False, False), (True, True)])
-def test_remove_has_no_effect_unless_paused_and_without_holders(operator: Operator, paused: bool, held: bool) -> None:
-    if held:
-        operator.hold("a")
-    if paused:
-        operator.processes.pause("sample")
-
-    assert not operator.processes.remove("sample")
-    assert operator.process()

@@ -25,8 +25,8 @@ from slotkeeper_cli.what_if.recording import recording_of
 PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
 
 
-def recording(requests: Sequence[PastRequest], limit: int | None = 1, until: float = 1000.0) -> Recording:
-    return Recording(PROCESS, 0.0, until, requests, LimitSteps([(-math.inf, limit)]))
+def recording(requests: Sequence[PastRequest], limit: int | None = 1) -> Recording:
+    return Recording(PROCESS, 0.0, 1000.0, requests, LimitSteps([(-math.inf, limit)]))
 
 
 def arrived(*requests: tuple[float, float] | tuple[float, float, str, int]) -> list[PastRequest]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from tests.cli.audit_situations import HOUR, add_row
 from tests.cli.operator_account import NOW, Operator
@@ -19,8 +18,6 @@ def _burst(number: int) -> Callable[[Operator], None]:
 
     return run
 
-
-_an_hour_later = partial(Situation, at=HOUR)
 
 SITUATIONS = {
     "a burst at one slot would wait less at five": Situation(
@@ -54,27 +51,11 @@ SITUATIONS = {
         says=("Replayed with durations x 0.5, arrivals x 2", "wait p99", "190.0 s  190.0 s   95.0 s"),
         at=NOW + 200,
     ),
-    "there are too few samples": _an_hour_later(
+    "there are too few samples": Situation(
         _burst(3),
         "what-if sample --limit 3 --since 24h",
         says=("process sample has 3 requests that started and ended", "Give an earlier --since"),
         exit_code=3,
+        at=HOUR,
     ),
-    "the process is unknown": _an_hour_later(
-        _burst(3),
-        "what-if orders --limit 3",
-        says=("there is no process 'orders'. The processes are: sample",),
-        exit_code=4,
-    ),
-    **{
-        f"an option that cannot be replayed: {options}": _an_hour_later(
-            lambda _: None, f"what-if sample {options}", says=(why,), exit_code=2
-        )
-        for options, why in (
-            ("--limit 0", "0 is not in the range 1<=x<=100000"),
-            ("--limit 1 --duration-factor 0", "0.0 is not in the range 0.01<=x<=100.0"),
-            ("--limit 1 --arrival-factor nan", "a factor must be a number from 0.01 to 100, got nan"),
-            ("--limit 1 --since 91d", "expected 1m to 90d, such as 90m, 24h or 7d, got '91d'"),
-        )
-    },
 }
