@@ -10,7 +10,6 @@ import json
 
 from dev.emulator.chat_service import answer_to
 from dev.emulator.environment import ROOT
-from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.request import execution_name
 from tests.runtime.runtime_outcomes import Expectation, Outcome, work_dead_lettered
 
@@ -148,7 +147,7 @@ EXPECTED: dict[str, Expectation] = {
         outcome.failed_items == 0
         and outcome.state(execution_name("sample", "2012-04", 1)) == "RETURNED"
         and outcome.state(execution_name("sample", "2012-04", 2)) == "QUEUED"
-        and {each["body"] for each in outcome.messages("DispatchQueue")} == {Bell("sample").to_json()}
+        and {json.loads(each["body"])["process"] for each in outcome.messages("DispatchQueue")} == {"sample"}
     ),
     "execution_closed/unknown_execution": lambda outcome: (
         (outcome.failed_items, outcome.counted("StatusEventsHandled")) == (0, [1.0])
