@@ -35,9 +35,8 @@ from slotkeeper.slots.request import MAX_BODY_BYTES, Request
 from slotkeeper.slots.request_table import Leaving, RequestTable, granted_as
 from slotkeeper.token import TokenTable
 
-# Name -> limit, and whether it is paused. The job does not run.
-PROCESSES = {"sample": (3, False), "full": (0, False), "paused": (3, True)}
-JOBS = {"orders-job": 0, "better-orders-job": 0, "retrying-job": 1}  # name -> MaxRetries
+PROCESSES = {"sample": 3, "full": 0}  # name -> limit; the job does not run
+JOBS = ("orders-job", "better-orders-job")
 # Event -> the event to call before it.
 AFTER = {
     "starter/redelivery": "happy",
@@ -182,9 +181,9 @@ class EventSetup:
 
     def _registrar(self, _name: str, event: Event) -> Event:
         glue = self._client("glue")
-        for job, retries in JOBS.items():
+        for job in JOBS:
             with suppress(glue.exceptions.AlreadyExistsException):
-                glue.create_job(Name=job, Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
+                glue.create_job(Name=job, Role="role", Command={"Name": "pythonshell"})
                 self._undo.callback(glue.delete_job, JobName=job)
         process = event.get("ResourceProperties", {}).get("ProcessName")
         if process and not self._processes.read_item(process):
@@ -217,8 +216,8 @@ class EventSetup:
     # ------------------------------------------------------------------------------------------------------ helpers
 
     def _make_processes(self) -> None:
-        for name, (limit, paused) in PROCESSES.items():
-            self._create(name, limit, paused=paused)
+        for name, limit in PROCESSES.items():
+            self._create(name, limit)
 
     def _create(self, name: str, limit: int, **settings: Any) -> None:
         if self._processes.create(name, limit, "a-job", **settings):
