@@ -156,7 +156,7 @@ SMALL: dict[str, Small] = {
         Sent("a", deadline=20, caller=True), leased=30, aim="dispatches", faults=1, effort=SHORT
     ),
     "1 request, refused, any fault of a dispatch": _slots(_CALLER, rejects=("a",), aim="dispatches", faults=1),
-    "2 requests, one is refused": _slots(_A, _B, rejects=("a",)),
+    "2 requests in a batch, one is refused": _slots(_A, _B, rejects=("a",), batch=True),
     # Reservations that are freed, and requests that are queued again.
     "1 request, its reservation is freed": _slots(_CALLER, frees=1, effort=SHORT),
     "1 request, its reservation is freed, an aborted workflow": _slots(_A, frees=1, aim="ends", faults=1, effort=LONG),
