@@ -73,7 +73,7 @@ def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ra
     stays = kept(ran)
     dead_lettered = {each["MessageDeduplicationId"]: each for each in account.sent_to("dead.fifo")}
     rows = account.tables.items(REQUESTS)
-    by_message = {row["message_id"]["S"]: row for row in rows if "message_id" in row}
+    by_message = {row.get("message_id", {}).get("S"): row for row in rows}
     for message in sent:
         dead, row = dead_lettered.get(message["messageId"]), by_message.get(message["messageId"])
         assert not (dead and row), "both a row and a dead letter"
@@ -89,7 +89,7 @@ def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ra
             assert ("place" in row) == (row["state"]["S"] == "QUEUED"), row
         elif message["messageId"] not in stays:  # the same request again
             fields = json.loads(message["body"])
-            same = [each for each in rows if each["request_id"]["S"] == fields["request_id"]]
+            same = [each for each in rows if each.get("request_id") == {"S": fields["request_id"]}]
             assert same, "neither a row, nor a dead letter, nor left on the queue"
 
 
