@@ -133,7 +133,7 @@ def _queued(found: FoundRequest, queue: ProcessQueue | None, run: Run, facts: St
         answer = f"{waited}. A slot was reserved for it {duration(age)} ago, and its workflow is being started"
         if age > STARTER_SECONDS:
             answer += ". Its starter has probably died: the next dispatch starts it again"
-        return Explanation(state, f"{answer}.", next_steps=_ends(facts.doorbell))
+        return Explanation(state, f"{answer}.", next_steps=ends_of(facts.doorbell))
     if queue is None:
         answer = f"{waited}, and its process does not exist: the next dispatch rejects it"
         return Explanation(state, f"{answer}.", next_steps=(add_command(found.process), cancel))
@@ -148,7 +148,7 @@ def _queued(found: FoundRequest, queue: ProcessQueue | None, run: Run, facts: St
     if entry.start_before is not None:
         answer += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
     expected = None if facts.doorbell else queue.expected(entry, facts.slot_seconds.get(found.process, ()))
-    return Explanation(state, f"{answer}.", reasons, entry.position, expected, (*_ends(reasons), cancel))
+    return Explanation(state, f"{answer}.", reasons, entry.position, expected, (*ends_of(reasons), cancel))
 
 
 def _place(entry: QueuedRequest, queue: ProcessQueue) -> str:
@@ -157,7 +157,8 @@ def _place(entry: QueuedRequest, queue: ProcessQueue) -> str:
     return f"it is number {entry.position:,} of {queue.number} in the queue"
 
 
-def _ends(reasons: Sequence[Condition]) -> tuple[str, ...]:
+def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
+    """The commands that end conditions, each once."""
     return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
 
 
@@ -190,7 +191,7 @@ def explain_new(queue: ProcessQueue, facts: StackFacts) -> Explanation:
     new = queue.of_new()
     reasons = (*(each for each in new.reasons if each.name != "next"), *facts.doorbell)
     expected = queue.expected(new, facts.slot_seconds.get(queue.name, ())) if reasons else None
-    return Explanation(RequestState.QUEUED, because(reasons), reasons, new.position, expected, _ends(reasons))
+    return Explanation(RequestState.QUEUED, because(reasons), reasons, new.position, expected, ends_of(reasons))
 
 
 def lease_reasons(queue: ProcessQueue) -> list[Condition]:

@@ -13,7 +13,7 @@ from slotkeeper.retry.ledger import Ledger, Row
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
-from slotkeeper_cli.explanation import Explanation
+from slotkeeper_cli.explanation import Explanation, ends_of
 from slotkeeper_cli.formatting import count, duration, iso, local_time, one_line
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.retries import line
@@ -131,8 +131,7 @@ def explain_work(
     if state is RequestState.WAITING and row is not None:
         # A message that is sent now would be held back too, or received by no worker.
         run_now = () if conditions else (next_step("retry run-now", request_id),)
-        ends = tuple(each.ends_by for each in conditions if each.ends_by)
-        steps = (*ends, *run_now, next_step("retry cancel", request_id))
+        steps = (*ends_of(conditions), *run_now, next_step("retry cancel", request_id))
         return Explanation(state, _waiting(row, conditions, now), conditions, next_steps=steps)
     if state is RequestState.RUNNING and row is not None:
         started, until = local_time(row.last_attempt_at), local_time(row.lease_until)

@@ -31,9 +31,7 @@ def alarms(facts: Facts) -> Iterator[Finding]:
                 f"docs/runbooks.md#{name.lower()}",
             )
         elif one["StateValue"] == "ALARM":
-            # The template's descriptions end with the first step and the address of the runbook.
-            first_step = one.get("AlarmDescription", "").partition("First step: ")[2]
-            do = first_step or f"see docs/runbooks.md#{name.lower()}"
+            do = first_step(one) or f"see docs/runbooks.md#{name.lower()}"
             yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", do)
     silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
     if silent:
@@ -42,6 +40,11 @@ def alarms(facts: Facts) -> Iterator[Finding]:
             f"{count(len(silent), 'alarm')} without data: {names}",
             "wait for the alarms' next periods; if one still has no data, its metric is not published",
         )
+
+
+def first_step(alarm: Mapping[str, Any]) -> str:
+    """What to do first: the template's descriptions end with it and the address of the runbook."""
+    return str(alarm.get("AlarmDescription", "").partition("First step: ")[2])
 
 
 def silenced(facts: Facts) -> Iterator[Finding]:

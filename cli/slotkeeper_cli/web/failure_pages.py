@@ -12,6 +12,7 @@ from nicegui import ui
 
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
+from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
 from slotkeeper_cli.web.actions import Actions
@@ -36,8 +37,6 @@ _BREAKERS = {
     "retries": ">Retries allowed",
 }
 _ALARMS = {"alarm": "Alarm", "state": "State", "since": "Since", "reason": "Reason", "step": "First step"}
-# The template's descriptions end with the first step and the address of the runbook.
-_FIRST_STEP = "First step: "
 
 
 def declare(reader: StackReader, actions: Actions) -> None:
@@ -177,12 +176,11 @@ def _token_texts(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alarm_row(alarm: Mapping[str, Any]) -> dict[str, Any]:
-    step = alarm.get("AlarmDescription", "").partition(_FIRST_STEP)[2]
     at = alarm.get("StateUpdatedTimestamp")
     return {
         "alarm": alarm["LogicalId"],
         "state": alarm["StateValue"],
         "since": local_time(at.timestamp()) if at else "",
         "reason": alarm.get("StateReason", ""),
-        "step": step,
+        "step": first_step(alarm),
     }

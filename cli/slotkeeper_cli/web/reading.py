@@ -24,8 +24,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit import judge
@@ -36,9 +34,9 @@ from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
-from slotkeeper_cli.errors import failure_text
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
+from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
     StackConnection,
@@ -154,32 +152,28 @@ class StackReader:
         return self._reading(("overview",), self._read_overview)
 
     def _read_overview(self) -> Overview:
-        not_read: list[str] = []
+        search = Search()
         processes, malformed = self._control.read_all()
         now = time.time()
         for each in processes:
             self.timelines.setdefault(each.name, Timeline()).add(now, each.slots_in_use, each.slot_limit)
 
-        def tried[Data](source: str, read: Callable[[], Data], otherwise: Data) -> Data:
-            try:
-                return read()
-            except ClientError as error:
-                not_read.append(f"{source}: {failure_text(error)}")
-                return otherwise
-
         def waiting() -> dict[str, ProcessQueue]:
             read = in_parallel(lambda one: read_queue(self._control.rows, one, now, max_pages=1), processes)
             return {each.name: each for each in read}
 
-        queues: dict[str, dict[str, str]] = tried("queues", lambda: all_queue_attributes(self.stack), {})
+        queues: dict[str, dict[str, str]] = search.try_read("queues", lambda: all_queue_attributes(self.stack), {})
+        found: dict[str, ProcessQueue] = search.try_read("RequestTable", waiting, {})
+        alarms: list[dict[str, Any]] = search.try_read("alarms", lambda: describe_alarms(self.stack, self._alarms), [])
+        downstreams: dict[str, Any] = search.try_read("downstreams", lambda: read_downstreams(self.stack), {})
         return Overview(
             processes,
             malformed,
-            tried("RequestTable", waiting, {}),
+            found,
             {queue: message_counts(attributes) for queue, attributes in queues.items()},
-            tried("alarms", lambda: describe_alarms(self.stack, self._alarms), []),
-            tried("downstreams", lambda: read_downstreams(self.stack), {}),
-            not_read,
+            alarms,
+            downstreams,
+            [f"{each.source}: {each.why}" for each in search.not_read],
         )
 
     def process(self, name: str) -> Snapshot[dict[str, Any]]:
