@@ -74,11 +74,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class TokenLife:
-    """One token, numbered from 1 in the order of creation. Times are epoch seconds."""
+    """The end of one token."""
 
-    number: int
-    since: float
-    until: float | None = None  # None: live
+    until: float | None = None  # epoch seconds; None: live
     ended_by: Literal["auth", "invalidate"] | None = None  # a newer token, or an invalidation
 
 
@@ -289,10 +287,9 @@ class ChatService:
             return Reply(401, {"error": "client_id and client_secret are not known together"})
         token = secrets.token_urlsafe(24)
         with self._lock:
-            now = time.time()
             if self._is_any_live():
-                self._lives[-1] = replace(self._lives[-1], until=now, ended_by="auth")
-            self._lives.append(TokenLife(len(self._lives) + 1, now))
+                self._lives[-1] = replace(self._lives[-1], until=time.time(), ended_by="auth")
+            self._lives.append(TokenLife())
             self._numbers[token] = len(self._lives)
             self._note(number, token=len(self._lives))
         self._stopping.wait(self.auth_latency)

@@ -17,6 +17,7 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.audit.work_history import LimitSteps, OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
 from slotkeeper_cli.what_if import CannotReplay, Course, PastRequest, Recording, replay
@@ -98,7 +99,8 @@ def test_a_replay_of_what_the_rules_did_has_the_same_waits_and_keeps_limit_and_o
     assert starts(result.replayed) == starts(result.recorded)
     assert result.check is not None
     assert starts(result.check) == starts(result.recorded)
-    assert max(number for _, number in result.replayed.used) <= limit
+    used = weighted_steps(((each.started, each.freed), each.weight) for each in result.replayed.requests)
+    assert max(number for _, number in used) <= limit
     in_order = sorted(result.replayed.requests, key=lambda each: each.sent)
     for priority in PRIORITIES:
         of = [each.started for each in in_order if each.priority == priority]

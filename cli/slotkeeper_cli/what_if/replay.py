@@ -65,11 +65,6 @@ class Course:
         """(instant, requests that wait from then on)."""
         return weighted_steps((wait, 1) for wait in self._waited)
 
-    @property
-    def used(self) -> list[tuple[float, int]]:
-        """(instant, weight in use from then on)."""
-        return weighted_steps(((each.started, each.freed), each.weight) for each in self.requests)
-
     def figures(self) -> dict[str, Any]:
         """The figures as JSON shows them; times in seconds, None for what is not known or does not happen.
 

@@ -111,12 +111,6 @@ class RequestOutcome:
         return End.DEAD_LETTERED if self.dead else End.NOWHERE
 
     @property
-    def ended(self) -> float | None:
-        """When its result was published, or its dead letter was sent."""
-        instants = [manifest.at for manifest in self.manifests] or [message.sent for message in self.dead]
-        return min(instants, default=None)
-
-    @property
     def refused(self) -> int:
         """Its calls that failed because of the outage."""
         return sum(call.number == 0 and call.answer in REFUSALS for call in self.calls)
