@@ -52,14 +52,32 @@ def test_an_invocation_starts_its_duration_before_its_report() -> None:
     assert read_invocations(Pages(filter_log_events={"events": lines}), "group") == [1.5]
 
 
-def test_a_gap_is_from_a_release_to_the_next_start() -> None:
-    executions = [
-        Execution("a", 1.0, 2.0, 2.1),
-        Execution("b", 1.0, 3.0, 3.1),
-        Execution("c", 2.3),
-        Execution("d", 3.2),
-    ]
-    assert gaps(executions, 0.0, limit=2) == pytest.approx([0.1, 0.2])
+def _executions(releases: list[float], starts: list[float]) -> list[Execution]:
+    """Those that start, and others that have started before. Each release lasts 0.1 s."""
+    return [*(Execution("r", 0.0, at - 0.1, at) for at in releases), *(Execution("s", at) for at in starts)]
+
+
+@pytest.mark.parametrize(
+    ("releases", "starts", "unused", "expected"),
+    [
+        # Two end almost together; two wait, and start 0.3 s and 0.5 s later.
+        pytest.param([5.0, 5.1], [5.3, 5.6], 0, [0.3, 0.5], id="each release has a start"),
+        pytest.param([5.1, 5.0], [5.6, 5.3], 0, [0.3, 0.5], id="records in any order"),
+        pytest.param([5.0, 5.1, 5.2], [5.4], 0, [0.4], id="no start has two releases"),
+        # One starts after the release, but in a slot that was always free.
+        pytest.param([1.0], [1.5], 1, [], id="the first starts take unused slots"),
+        pytest.param([5.0], [4.95], 0, [0.0], id="a start inside the release has no gap"),
+        pytest.param([5.0, 6.0], [4.0, 6.2], 0, [1.2], id="a start before the release"),
+        pytest.param([5.0, 6.0], [5.2], 0, [0.2], id="a release without a waiting request"),
+    ],
+)
+def test_each_release_has_the_next_start_that_waited(
+    releases: list[float], starts: list[float], unused: int, expected: list[float]
+) -> None:
+    assert gaps(_executions(releases, starts), len(releases) + unused) == pytest.approx(expected)
+
+
+def test_starts_a_second_are_counted_between_the_first_and_the_last() -> None:
     assert starts_a_second([1.0, 1.5, 2.0]) == 2.0
 
 

@@ -1,4 +1,4 @@
-"""Steps, percentiles, the start that belongs to each release, and which request could start when."""
+"""Steps, percentiles, and which request could start when."""
 
 from __future__ import annotations
 
@@ -8,37 +8,7 @@ import pytest
 
 from slotkeeper.slots.request import PRIORITIES, Priority
 from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, turns
-from slotkeeper_cli.audit.intervals import Release, Start, handoffs, percentile, weighted_steps
-
-
-def releases(*exits: float) -> list[Release]:
-    """Each lasts 0.1 s."""
-    return [Release(at - 0.1, at) for at in exits]
-
-
-def starts(*instants: float, sent: float = 0.0) -> list[Start]:
-    return [Start(at, sent) for at in instants]
-
-
-@pytest.mark.parametrize(
-    ("released", "started", "limit", "expected"),
-    [
-        # Two start together and end almost together; two wait, and start 0.3 s and 0.5 s later.
-        pytest.param(releases(5.0, 5.1), starts(0.0, 0.1, 5.3, 5.6), 2, [0.3, 0.5], id="each release has a start"),
-        pytest.param(releases(5.1, 5.0), starts(5.6, 0.1, 5.3, 0.0), 2, [0.3, 0.5], id="records in any order"),
-        pytest.param(releases(5.0, 5.1, 5.2), starts(0.0, 0.1, 0.2, 5.4), 3, [0.4], id="no start has two releases"),
-        # The third starts after the first release, but in a slot that was always free.
-        pytest.param(releases(1.0), starts(0.0, 0.1, 1.5), 3, [], id="the first starts take unused slots"),
-        pytest.param(releases(5.0), starts(0.0, 4.95), 1, [0.0], id="a start inside the release has no gap"),
-        pytest.param(releases(5.0, 6.0), starts(0.0, 4.0, 6.2), 1, [1.2], id="a start before the release"),
-        pytest.param(releases(5.0, 6.0), starts(0.0, 5.2), 1, [0.2], id="a release without a waiting request"),
-        pytest.param(releases(5.0), [*starts(0.0), Start(9.0, 8.9)], 1, [], id="a request after the release"),
-    ],
-)
-def test_each_release_has_the_next_start_that_waited(
-    released: list[Release], started: list[Start], limit: int, expected: list[float]
-) -> None:
-    assert [round(handoff.seconds, 3) for handoff in handoffs(released, started, limit)] == expected
+from slotkeeper_cli.audit.intervals import percentile, weighted_steps
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Figures from intervals and instants: steps, spreads, hand-offs, overlaps. Pure; seconds.
+"""Figures from intervals and instants: steps, spreads, overlaps. Pure; seconds.
 
 An interval is half-open, [start, end): it does not overlap one that starts at the instant of its end.
 """
@@ -8,39 +8,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 Interval = tuple[float, float]
 Steps = Sequence[tuple[float, int]]  # (instant, value from then on), by time
-
-
-@dataclass(frozen=True)
-class Handoff:
-    """A slot that one workflow releases and the next one takes. `seconds` is at least 0."""
-
-    released: float
-    started: float
-
-    @property
-    def seconds(self) -> float:
-        return max(0.0, self.started - self.released)
-
-
-@dataclass(frozen=True)
-class Release:
-    """A passage through ReleaseSlot: the slot is free at some instant between `entered` and `exited`."""
-
-    entered: float
-    exited: float
-
-
-@dataclass(frozen=True)
-class Start:
-    """The start of a workflow whose request was sent at `sent`."""
-
-    at: float
-    sent: float
 
 
 def weighted_steps(intervals: Iterable[tuple[Interval, int]]) -> list[tuple[float, int]]:
@@ -79,31 +50,6 @@ def spread(values: Sequence[float], **shares: float) -> dict[str, float | int | 
     """Count, the percentile of each share by its name, and the maximum."""
     named = {name: rounded(percentile(values, share)) for name, share in shares.items()}
     return {"count": len(values), **named, "max": rounded(max(values, default=None))}
-
-
-def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -> list[Handoff]:
-    """Each release, by time, with the next start after it that had to wait for a slot.
-
-    1. The first `limit` starts take unused slots and belong to no release.
-    2. Each release gets the earliest remaining start that is not before its entry into ReleaseSlot. The write happens
-       inside that state, so the next workflow can start before the state's end is recorded. The gap counts from the
-       exit, and is 0 in that case.
-    3. A start counts only if its request had been sent at the release: otherwise the slot was free because no request
-       waited.
-    """
-    waiting = sorted(starts, key=lambda start: start.at)[limit:]
-    passed: list[Handoff] = []
-    position = 0
-    for release in sorted(releases, key=lambda release: release.exited):
-        while position < len(waiting) and waiting[position].at < release.entered:
-            position += 1  # the janitor freed the slot of this start
-        if position == len(waiting):
-            break
-        start = waiting[position]
-        position += 1
-        if start.sent <= release.exited:
-            passed.append(Handoff(release.exited, start.at))
-    return passed
 
 
 def overlap_seconds(intervals: Iterable[Interval], window: Interval) -> float:

@@ -58,7 +58,7 @@ def hand_off(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
     stack.wait_for_ends("hand-off", count)
     invoked = sum(at >= sent for at in stack.invocations()) / count
     executions = read_executions(stack.stepfunctions, stack.executions("hand-off"))
-    found = gaps([each for each in executions if each.started >= sent], sent, limit)
+    found = gaps([each for each in executions if each.started >= sent], limit)
     return {"hand_offs": found, "median": median(found), "p99": percentile(found, 0.99), "invocations_waiting": invoked}
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from slotkeeper_cli.audit.intervals import Release, Start, handoffs
 
 REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 
@@ -47,15 +46,26 @@ def read_invocations(logs: Any, group: str) -> list[float]:
     return sorted(starts)
 
 
-def gaps(executions: Sequence[Execution], sent: float, limit: int) -> list[float]:
-    """From each release to the next start, in seconds. Every request had been sent before the first release."""
+def gaps(executions: Sequence[Execution], limit: int) -> list[float]:
+    """From each release to the next start, in seconds, if every request was sent before the first release.
+
+    1. The first `limit` starts take unused slots and belong to no release.
+    2. Each release gets the earliest remaining start that is not before its entry into ReleaseSlot. The write happens
+       inside that state, so the next workflow can start before the state's end is recorded. The gap counts from the
+       exit, and is 0 in that case.
+    """
     releases = [
-        Release(each.release_entered, each.release_exited)
+        (each.release_exited, each.release_entered)
         for each in executions
-        if each.release_entered is not None and each.release_exited is not None
+        if each.release_exited is not None and each.release_entered is not None
     ]
-    found = handoffs(releases, [Start(each.started, sent) for each in executions], limit)
-    return sorted(each.seconds for each in found)
+    waiting, found = deque(sorted(each.started for each in executions)[limit:]), list[float]()
+    for exited, entered in sorted(releases):
+        while waiting and waiting[0] < entered:
+            waiting.popleft()  # the janitor freed the slot of this start
+        if waiting:
+            found.append(max(0.0, waiting.popleft() - exited))
+    return sorted(found)
 
 
 def starts_a_second(starts: Sequence[float]) -> float:
