@@ -99,7 +99,7 @@ def of_codes(codes: Collection[str]) -> Selection:
 
 
 def all_but_cancelled(message: DeadLetterMessage) -> str | None:
-    """Selects all messages, and skips cancelled requests."""
+    """Selects all messages, and skips cancelled work."""
     if message.code == CANCELLED:
         return f"it was cancelled: to run it all the same, select it with --id or --code {CANCELLED}"
     return ""

@@ -64,7 +64,7 @@ def test_reconcile_adopts_above_the_limit_with_the_weight_of_the_request_or_the_
 def test_reconcile_does_not_adopt_an_execution_that_released_its_slot(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A workflow runs for a moment after its release, to wake the next request and publish its event."""
+    """A workflow runs for a moment after its release, to ring and publish its event."""
     name = operator.hold("a")
     operator.release(name)
     operator.histories[name] = [entered("ReleaseSlot"), entered("RunGlueJob")]

@@ -147,7 +147,7 @@ def redrive(
     queue: QueueName,
     ids: Ids = None,
     code: Codes = None,
-    every: Annotated[bool, typer.Option("--all", help="All messages except cancelled requests.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All messages except cancelled work.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of messages; by default no maximum.")
@@ -191,7 +191,7 @@ def redrive(
 
 @app.command("discard", cls=StackCommand)
 def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
-    """Delete messages permanently, such as cancelled requests.
+    """Delete messages permanently, such as cancelled work.
 
     The audit log keeps each body.
     """
