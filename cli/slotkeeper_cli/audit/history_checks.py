@@ -89,9 +89,7 @@ def conclude(
     result = Result.HOLDS if shown else Result.NOT_SHOWN
     if found.unknown:
         result = Result.NOT_SHOWN
-        finding = (
-            f"{finding}; {'; '.join(first_of(found.unknown, 3))}" if finding else "; ".join(first_of(found.unknown, 3))
-        )
+        finding = "; ".join(filter(None, [finding, *first_of(found.unknown, 3)]))
     if found.fails:
         result = Result.FAILS
         finding = f"{count(len(found.fails), 'violation')}; {finding}"

@@ -105,29 +105,24 @@ class _Reader:
         acts = self._acts()
         work = self._work(processes, attempts, acts)
         by_execution = {each.execution: each for each in rows}
-        return WorkHistory(
-            since=self._window.since,
-            until=self._window.until,
-            now=self._now,
-            processes=processes,
-            attempts=[replace(each, row=by_execution.get(each.execution)) for each in attempts],
-            work=work,
-            rows=rows,
-            acts=acts,
-            not_read=self._search.not_read,
-            samples=self._samples,
-            bounds=self._bounds(),
-        )
+        attempts = [replace(each, row=by_execution.get(each.execution)) for each in attempts]
+        of_rows = self._history(processes, rows, acts)
+        return replace(of_rows, attempts=attempts, work=work, bounds=self._bounds())
 
     def read_requests(self) -> WorkHistory:
         processes = self._processes()
+        return self._history(processes, self._rows(processes), self._acts())
+
+    def _history(
+        self, processes: Mapping[str, Process], rows: Sequence[RequestRow], acts: Sequence[OperatorAct]
+    ) -> WorkHistory:
         return WorkHistory(
             since=self._window.since,
             until=self._window.until,
             now=self._now,
             processes=processes,
-            rows=self._rows(processes),
-            acts=self._acts(),
+            rows=rows,
+            acts=acts,
             not_read=self._search.not_read,
             samples=self._samples,
         )
