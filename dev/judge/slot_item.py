@@ -71,7 +71,6 @@ class Item:
         grants: changes with each grant of slots to requests.
         interval: of the process's rate, in milliseconds; 0 without a rate.
         lead: by how many milliseconds a start may come before `next_start`, which is in milliseconds since the epoch.
-        disturbed: changes when a test itself writes a wrong count.
         at: when it was written, in seconds since the epoch, if that was recorded.
     """
 
@@ -86,7 +85,6 @@ class Item:
     interval: int = 0
     lead: int = 0
     next_start: int = 0
-    disturbed: int = 0
     at: float = 0.0
 
     @classmethod
@@ -106,7 +104,6 @@ class Item:
             interval=interval,
             lead=(rate["burst"] - 1) * interval if rate else 0,
             next_start=int(raw.get("next_start", {"N": "0"})["N"]),
-            disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
             at=at,
         )
 
@@ -114,10 +111,6 @@ class Item:
     def weight(self) -> int:
         """The sum of the holders' weights."""
         return sum(holder.weight for holder in self.holders.values())
-
-    @property
-    def drift(self) -> int:
-        return self.count - self.weight
 
     def without(self, holders: Mapping[str, Holder]) -> Item:
         left = {name: holder for name, holder in self.holders.items() if name not in holders}
@@ -146,9 +139,9 @@ class Writer(NamedTuple):
     clock: float
 
 
-def wrong_item(item: Item, *, counted: bool = True) -> Iterator[Breach]:
-    """The breaches in one version. `counted`: no test writes wrong counts."""
-    if counted and item.drift:
+def wrong_item(item: Item) -> Iterator[Breach]:
+    """The breaches in one version."""
+    if item.count != item.weight:
         yield Breach("S2", f"slots_in_use is {item.count}, and {len(item.holders)} holders weigh {item.weight}")
     if len(item.holders) > bounds.MAX_HOLDERS:
         yield Breach("S2b", f"{len(item.holders)} holders, at most {bounds.MAX_HOLDERS} are allowed")
@@ -157,7 +150,7 @@ def wrong_item(item: Item, *, counted: bool = True) -> Iterator[Breach]:
 def wrong_step(
     before: Item, after: Item, asked: AskedBy = lambda *_: None, writer: Writer | None = None
 ) -> Iterator[Breach]:
-    """The breaches in one write, from the version before it and after it.
+    """The further breaches in one write, from the version before it and after it, of which `wrong_item` has none.
 
     Args:
         asked: the request of a new holder, by its name and entry; None if it is not known.
@@ -166,10 +159,6 @@ def wrong_step(
     added = {name: holder for name, holder in after.holders.items() if name not in before.holders}
     removed = {name: holder for name, holder in before.holders.items() if name not in after.holders}
     changed = [name for name, holder in after.holders.items() if before.holders.get(name, holder) != holder]
-    is_repaired = before.holders == after.holders and not after.drift
-    if after.drift != before.drift and after.disturbed == before.disturbed and not is_repaired:
-        counts = f"slots_in_use was {before.count} for holders of {before.weight}"
-        yield Breach("S2", f"{counts}, and is {after.count} for holders of {after.weight}")
     is_takeover = len(added) == len(removed) == 1 and all(each.is_lease for each in (added | removed).values())
     if bool(added) + bool(removed) + bool(changed) > 1 + is_takeover or len(changed) > 1:
         yield Breach("S1", f"several holders have changed: {sorted([*added, *removed, *changed])}")
