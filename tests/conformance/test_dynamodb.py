@@ -365,37 +365,3 @@ def batch_of_rows(tables: Tables) -> Any:
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
 def test_dynamodb(fact: Fact[Tables], aws: EmbeddedAws) -> None:
     fact.check(embedded=embedded(aws), simulated=simulated())
-
-
-ENGINE: Facts[Tables] = Facts()  # of parameters that the product's functions do not use
-
-
-@ENGINE.row(
-    "A query of a local index returns an attribute that the index does not contain, if it asks for it.",
-    source=documented(f"{INDEX_PAGE}, Attribute projections, and {QUERY_PAGE}, Select"),
-    expected=([{"body": {"S": "{}"}}], [key("a") | {"place": {"S": "1"}, "body": {"S": "{}"}}]),
-)
-def attributes_of_the_table(tables: Tables) -> Any:
-    tables.add("a", place="1", body="{}")
-    asked = tables.query("place", ProjectionExpression="body")
-    return asked["Items"], tables.query("place", Select="ALL_ATTRIBUTES")["Items"]
-
-
-@ENGINE.row(
-    "A write shows the size of all items of its partition key, in GB, if the table has a local index.",
-    source=documented(f"{INDEX_PAGE}, Item collections: ReturnItemCollectionMetrics"),
-    expected=(PROCESS, True, False),
-)
-def size_of_a_process(tables: Tables) -> Any:
-    def metrics(table: str, item: Item) -> Any:
-        answer = tables.dynamodb.put_item(TableName=table, Item=item, ReturnItemCollectionMetrics="SIZE")
-        return answer.get("ItemCollectionMetrics")
-
-    shown = metrics(tables.requests, key("a"))
-    low, high = shown["SizeEstimateRangeGB"]
-    return shown["ItemCollectionKey"], 0 <= low <= high, bool(metrics(tables.slots, PROCESS))
-
-
-@pytest.mark.parametrize("fact", ENGINE, ids=attrgetter("name"))
-def test_dynamodb_of_the_engine(fact: Fact[Tables], aws: EmbeddedAws) -> None:
-    fact.check(embedded=embedded(aws))

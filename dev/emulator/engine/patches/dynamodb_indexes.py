@@ -1,4 +1,4 @@
-"""DynamoDB's secondary indexes: a page costs what it reads, and a local index gives the table's other attributes."""
+"""DynamoDB's secondary indexes: a page costs what it reads."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -119,25 +119,3 @@ def _range(table: dict[str, Any], asked: dict[str, Any], entries: list[Entry]) -
 
 def _size(table: dict[str, Any], asked: dict[str, Any], item: dict[str, Any]) -> int:
     return int(dynamodb._item_size_bytes(dynamodb._apply_index_projection(item, table, asked["IndexName"])))
-
-
-@patch
-def dynamodb_index_fetches() -> None:
-    """A query of a local index gives attributes that the index does not contain, if it asks for them.
-
-    AWS: "Amazon DynamoDB Developer Guide: Local secondary indexes", Attribute projections: it fetches them from the
-    table. "Amazon DynamoDB API Reference: Query", Select: without it, a query of an index gives what that contains.
-    MiniStack leaves them out.
-    """
-    wrap(dynamodb, "_query", _query)
-    wrap(dynamodb, "_apply_index_projection", _apply_index_projection)
-
-
-def _apply_index_projection(
-    original: Callable[..., Any], item: dict[str, Any], table: dict[str, Any], name: str | None
-) -> Any:
-    asked = _asked.get() or {}
-    is_local = any(index["IndexName"] == name for index in table.get("LocalSecondaryIndexes", []))
-    if is_local and (asked.get("ProjectionExpression") or asked.get("Select") == "ALL_ATTRIBUTES"):
-        return item
-    return original(item, table, name)
