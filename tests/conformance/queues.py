@@ -43,10 +43,6 @@ class Queue(ABC):
         """DeleteMessage: the error's code, or "accepted"."""
 
     @abstractmethod
-    def move(self) -> None:
-        """Let the later calls use the URL of a queue that does not exist."""
-
-    @abstractmethod
     def let_expire(self) -> None:
         """Wait until the visibility timeouts and the delays of all messages have ended."""
 
@@ -86,9 +82,6 @@ class EngineQueue(Queue):
     def delete(self, handle: str) -> str:
         return self._code("delete_message", ReceiptHandle=handle)
 
-    def move(self) -> None:
-        self._url += "-missing"
-
     def let_expire(self) -> None:
         names = [f"ApproximateNumberOfMessages{each}" for each in ("NotVisible", "Delayed")]
 
@@ -111,7 +104,6 @@ class SimulatedQueue(Queue):
 
     def __init__(self, *, fifo: bool = False, visibility: int = 60) -> None:
         self._queues = record({URL: sqs.queue(visibility, fifo)})
-        self._url = URL
         self._now = 0.0
         self._fifo = fifo
 
@@ -135,9 +127,6 @@ class SimulatedQueue(Queue):
     def delete(self, handle: str) -> str:
         return self._perform("delete_message", ReceiptHandle=handle)
 
-    def move(self) -> None:
-        self._url = "missing"
-
     def let_expire(self) -> None:
         self._now = max(message["visible_at"] for message in self._queue["messages"])
 
@@ -147,6 +136,6 @@ class SimulatedQueue(Queue):
         return queue
 
     def _perform(self, operation: str, **fields: Any) -> str:
-        given = freeze({"QueueUrl": self._url} | fields)
+        given = freeze({"QueueUrl": URL} | fields)
         self._queues, answer = sqs.perform(self._queues, operation, given, self._now)
         return answer.error.removeprefix(PREFIX) or "accepted"

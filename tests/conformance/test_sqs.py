@@ -155,17 +155,6 @@ def deduplication_per_group(make: MakeQueue) -> list[str]:
 
 
 @FACTS.row(
-    "A call to a queue that does not exist is refused as NonExistentQueue.",
-    source=localstack(MODULE, "test_non_existent_queue"),
-    expected="NonExistentQueue",
-)
-def missing_queue(make: MakeQueue) -> str:
-    queue = make()
-    queue.move()
-    return queue.send("a")
-
-
-@FACTS.row(
     "A delayed message is delivered after its delay.",
     source=documented("Amazon SQS Developer Guide, Amazon SQS message timers"),
     expected=[[], ["a"]],
