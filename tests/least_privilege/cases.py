@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
@@ -99,20 +100,23 @@ LATE = {"start_before": {"N": "1700000000"}, "deadline": {"N": "1700000000"}}
 CANCELLED = row("p-gone", "CANCELLED", code={"S": "Cancelled"}, reason={"S": "by an operator"}, open={"N": "-1"})
 
 
+def with_process(job: str, *rows: Item, **item: Item) -> Callable[[Recorded], None]:
+    """A process of this job, with these attributes, and rows."""
+
+    def arrange(account: Recorded) -> None:
+        put(SLOTS, process(job, **item))(account)
+        put(REQUESTS, *rows)(account)
+
+    return arrange
+
+
 def rung(**fields: Any) -> dict[str, Any]:
     return message({"process": "p"} | fields, "DispatchQueue")
 
 
 def starter(job: str) -> Iterator[Case]:
     sent = message(REQUEST, "requests.fifo")
-    name = execution_name("p", "order-1", 1)
-
-    def there(*rows: Item, **item: Item) -> Callable[[Recorded], None]:
-        def arrange(account: Recorded) -> None:
-            put(SLOTS, process(job, **item))(account)
-            put(REQUESTS, *rows)(account)
-
-        return arrange
+    name, there = execution_name("p", "order-1", 1), partial(with_process, job)
 
     def taken(account: Recorded) -> None:
         there()(account)
@@ -150,12 +154,7 @@ def starter(job: str) -> Iterator[Case]:
 
 
 def janitor(job: str) -> Iterator[Case]:
-    def there(*rows: Item, **item: Item) -> Callable[[Recorded], None]:
-        def arrange(account: Recorded) -> None:
-            put(SLOTS, process(job, **item))(account)
-            put(REQUESTS, *rows)(account)
-
-        return arrange
+    there = partial(with_process, job)
 
     def ended(
         status: str = "ABORTED", error: str = "", alive: bool = False, **item: Item
