@@ -10,7 +10,7 @@ import pytest
 from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE, OUTCOME_NOT_RECORDED, SLOT_LOST
+from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE, SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.decisions import DECISIONS, Decision
@@ -158,7 +158,7 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
 
 def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    assert errors == ACCOUNTED_FOR | {"RequestNotKept", CHILD_TOO_LARGE, OUTCOME_NOT_RECORDED, SLOT_LOST}
+    assert errors == ACCOUNTED_FOR | {"RequestNotKept", "OutcomeNotRecorded", CHILD_TOO_LARGE, SLOT_LOST}
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ class CallerAnswers:
 
     def _give(self, execution: Execution, due: Unanswered, child: Work | None) -> AnswerOutcome:
         if execution.status == "FAILED" and execution.error == ANSWER_FAILED:
-            return self._repeat(self.workflow.events(execution.name, newest_first=True))
+            return self._repeat(self.workflow.last_events(execution.name))
         token = self.token_of(execution.name)
         if not token:
             return AnswerOutcome.NO_TOKEN

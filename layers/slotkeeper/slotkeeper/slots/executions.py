@@ -27,8 +27,6 @@ ANSWER_FAILED = "AnswerFailed"
 SUCCEEDED_CAUSE = "SUCCEEDED"
 # The workflow could not read its child, and has left request and slot to the janitor. The cause begins with the ARN.
 CHILD_TOO_LARGE = "ChildTooLarge"
-# The request has succeeded, and its row could not be written. The slot is left to the janitor.
-OUTCOME_NOT_RECORDED = "OutcomeNotRecorded"
 # The workflow holds no slot, and has started no work. Its request is queued again (returns.py).
 SLOT_LOST = "SlotLost"
 ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED}
@@ -114,10 +112,10 @@ class Workflow:
             redrives=response.get("redriveCount", 0),
         )
 
-    def events(self, name: str, *, newest_first: bool = False) -> list[HistoryEventTypeDef]:
-        """Return the first or the last 100 events of an execution's history, with their data."""
+    def last_events(self, name: str) -> list[HistoryEventTypeDef]:
+        """Return the last 100 events of an execution's history, with their data, the newest first."""
         answer = self._stepfunctions.get_execution_history(
-            executionArn=self.execution_arn(name), maxResults=100, reverseOrder=newest_first
+            executionArn=self.execution_arn(name), maxResults=100, reverseOrder=True
         )
         return answer["events"]
 
@@ -127,14 +125,7 @@ class Workflow:
 
     def unsuccessful(self, stopped_after: float) -> Iterator[Execution]:
         """List the executions that closed without success after an epoch time in seconds. They have no input."""
-        return self._closed(("FAILED", "TIMED_OUT", "ABORTED"), stopped_after)
-
-    def since(self, moment: float) -> Iterator[Execution]:
-        """List the executions that run, and those that closed after an epoch time in seconds. They have no input."""
-        yield from self._list("RUNNING")
-        yield from self._closed(("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"), moment)
-
-    def _closed(self, statuses: tuple[ExecutionStatusType, ...], stopped_after: float) -> Iterator[Execution]:
+        statuses: tuple[ExecutionStatusType, ...] = ("FAILED", "TIMED_OUT", "ABORTED")
         for status in statuses:
             # The execution that ended last comes first (Step Functions API Reference, ListExecutions). Start times are
             # not in order: a redriven execution may have started before others that ended long ago.
