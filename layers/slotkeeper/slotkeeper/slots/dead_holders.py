@@ -126,9 +126,7 @@ class DeadHolders:
             return WorkCheck.child(now, self.children.describe(held.target, held.name, parent_arn))
         return self.glue.find_runs(held.target, held.name, held.holder.since, now)
 
-    def conclude(
-        self, held: Held, found: WorkCheck, report: RunReport, settle: Callable[[], bool] = lambda: True
-    ) -> Verdict:
+    def conclude(self, held: Held, found: WorkCheck, report: RunReport, settle: Callable[[], bool]) -> Verdict:
         """Evaluate one check of a holder's work, stop work that is alive, and free the slot if none can be.
 
         The gap is measured from the end of the first check to the start of the second, so one search of Glue runs may
@@ -299,15 +297,15 @@ class GlueChecks:
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
             found = search.found(held.name)
-            if self.dead.conclude(held, found, report, lambda: self._settle(held, found, report)) is Verdict.FREED:
+            verdict = self.dead.conclude(
+                held, found, report, lambda: self.settle(held.name, held.holder, found.newest, report)
+            )
+            if verdict is Verdict.FREED:
                 freed.append(held)
         except Exception as error:
             if is_outage(error):
                 raise
             report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
-
-    def _settle(self, held: Held, found: WorkCheck, report: RunReport) -> bool:
-        return self.settle(held.name, held.holder, found.newest, report)
 
     def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
@@ -340,9 +338,6 @@ class ChildChecks:
     targets take turns, and a target that Step Functions refuses delays only its own holders. DescribeExecution has a
     quota of 15 per second (Step Functions guide, "Service quotas"), so a run may end before the last holder. The next
     run continues, in another order.
-
-    The janitor settles the request of a holder here, and not with the other requests: the child's own status decides
-    whether the request has succeeded, and it is known only when the child has closed, or is absent.
     """
 
     dead: DeadHolders

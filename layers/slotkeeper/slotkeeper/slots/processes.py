@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _EXISTS = "attribute_exists(process_name)"
-# The maps whose entries are replaced one by one, so that a change of another entry does not refuse the write.
-_MAPS = ("holders",)
 # Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
 # "Service, account, and table quotas").
 MAX_REPLACED = 50
@@ -136,6 +134,8 @@ class Processes:
     def set_limit(self, name: str, slot_limit: int) -> None:
         """Change the limit. Below slots_in_use, no request starts until enough holders release.
 
+        A request whose weight is above the limit is blocked until it is raised.
+
         Raises:
             ValueError: the limit is not valid.
             LookupError: the process does not exist.
@@ -216,7 +216,9 @@ class Processes:
 
     def all(self) -> Iterator[Process | MalformedProcess]:
         """Read every process consistently. A malformed item is yielded as its MalformedProcess error."""
-        for page in self._pages():
+        for page in self._table.dynamodb.get_paginator("scan").paginate(
+            TableName=self._table.name, ConsistentRead=True
+        ):
             for item in page["Items"]:
                 try:
                     yield read_process(item)
@@ -224,21 +226,21 @@ class Processes:
                     name = item["process_name"]["S"]
                     yield MalformedProcess(f"process {name}: {error}", name)
 
-    def _pages(self) -> Iterator[Mapping[str, Any]]:
-        yield from self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
-
     def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
         if not self._table.update(name, update, _EXISTS, values).held:
             raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
 
 
 def _differences(before: Item, after: Item) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The path of each attribute that differs, or of each entry of _MAPS, with both values; None for a missing one."""
+    """The path of each attribute that differs, with both values; None for a missing one.
+
+    Holders are compared one by one, so that a change of another one does not refuse the write.
+    """
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if old == new:
             continue
-        if key in _MAPS and old and new and "M" in old and "M" in new:
+        if key == "holders" and old and new and "M" in old and "M" in new:
             entries = sorted(old["M"].keys() | new["M"].keys())
             pairs = ((entry, old["M"].get(entry), new["M"].get(entry)) for entry in entries)
             yield from (((key, entry), *values) for entry, *values in pairs if values[0] != values[1])
@@ -258,11 +260,7 @@ class Operations:
     doorbell: Doorbell
 
     def set_limit(self, process: str, slot_limit: int) -> None:
-        """Change the limit. Raises ValueError if it is not valid.
-
-        Below slots_in_use, no request starts until enough holders release. A request whose weight is above the limit is
-        blocked until it is raised.
-        """
+        """Change the limit (Processes.set_limit). Raises ValueError if it is not valid."""
         self.processes.set_limit(process, slot_limit)
         self.doorbell.ring(Bell(process))
 

@@ -169,7 +169,16 @@ class RequestRows:
             filters.append("request_id = :id")
             values[":id"] = {"S": request_id}
         options = {"FilterExpression": " AND ".join(filters)} if filters else {}
-        return self._list(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options)
+        listed = Listed[RequestRow]()
+        for page, listed.is_cut in self._pages(
+            process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options
+        ):
+            for item in page:
+                try:
+                    listed.rows.append(read_row(item))
+                except MalformedRequestRow as error:
+                    listed.malformed.append(str(error))
+        return listed
 
     def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
         """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""
@@ -200,18 +209,6 @@ class RequestRows:
                     listed.rows.append(_queued_row(item))
                 except (MalformedAttribute, ValueError, IndexError) as error:
                     listed.malformed.append(f"request {item['execution']['S']}: {error}")
-        return listed
-
-    def _list(
-        self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
-    ) -> Listed[RequestRow]:
-        listed = Listed[RequestRow]()
-        for page, listed.is_cut in self._pages(process, values, names, max_pages, **options):
-            for item in page:
-                try:
-                    listed.rows.append(read_row(item))
-                except MalformedRequestRow as error:
-                    listed.malformed.append(str(error))
         return listed
 
     def _pages(
