@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slotkeeper.aws.dynamodb import Attributes, Item, Table, Write, number
-from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
-from slotkeeper.slots.rate import NO_RATE, SAME_START, as_seen
+from slotkeeper.slots.process import MAX_HOLDERS, Process, read_from, read_process
+from slotkeeper.slots.rate import NO_RATE, SAME_START, START_UPDATE, as_seen
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -89,13 +89,8 @@ class Grants:
         self._table = Table(dynamodb, table_name, "process_name")
 
     def read(self, process: str) -> Process | None:
-        """Read the process's item consistently; None if it does not exist.
-
-        Raises:
-            MalformedProcess: the item's attributes are not of the documented types.
-        """
-        item = self._table.read(process)
-        return read_process(item) if item else None
+        """Read the process's item consistently; None if it does not exist. Raises MalformedProcess."""
+        return read_from(self._table, process)
 
     def grant(
         self, seen: Process, starts: Sequence[PlannedStart], next_start: int, now: float
@@ -108,20 +103,19 @@ class Grants:
             now: seconds since the epoch.
         """
         weight = sum(start.weight for start in starts)
-        missing = max(0, seen.held_weight - seen.slots_in_use)  # what the counter lacks; each step keeps the difference
         values: Item = {
             ":one": number(1),
             ":weight": number(weight),
             ":seen": number(seen.grants),
             ":limit": number(seen.slot_limit),
-            ":counted": number(seen.slot_limit - weight - missing),
+            ":counted": number(seen.slot_limit - weight - seen.missing),
             ":room": number(min(seen.slot_limit - weight, MAX_HOLDERS - len(starts))),
             ":false": {"BOOL": False},
         }
         values |= {f":h{at}": _reservation(start.weight, now) for at, start in enumerate(starts)}
         update = GRANT_UPDATE.format(holders=_joined(GRANT_HOLDER, starts, ", "))
         if seen.rate:
-            update += ", next_start = :next_start"
+            update += START_UPDATE
             values |= {**as_seen(seen.rate, seen.next_start), ":next_start": number(next_start)}
         condition = GRANT_CONDITION.format(
             absent=_joined(GRANT_ABSENT, starts, " AND "), rate=SAME_START if seen.rate else NO_RATE

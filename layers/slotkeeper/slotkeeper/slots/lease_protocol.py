@@ -230,10 +230,9 @@ class LeaseSteps:
             values |= {":none": {"S": NO_TARGET}, ":most": number(MAX_HOLDERS)}
             return self._table.update(process, TAKE_UPDATE, UNREAD_CONDITION, values, {"#me": name})
         paced, as_read, of_rate = start(seen, now)
-        missing = max(0, seen.held_weight - seen.slots_in_use)  # what the counter lacks; each step keeps the difference
         values |= {
             ":target": {"S": seen.target},
-            ":counted": number(seen.slot_limit - weighs - missing),
+            ":counted": number(seen.slot_limit - weighs - seen.missing),
             ":room": number(min(seen.slot_limit - weighs, MAX_HOLDERS - 1)),
             ":limit": number(seen.slot_limit),
             **of_rate,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
 from slotkeeper.slots.rate import LAST_SECOND, Rate, read_rate
 
@@ -110,6 +110,11 @@ class Process:
         return self.slot_limit - max(self.slots_in_use, self.held_weight)
 
     @property
+    def missing(self) -> int:
+        """What slots_in_use lacks of the held weight. Each step of the protocol keeps the difference."""
+        return max(0, self.held_weight - self.slots_in_use)
+
+    @property
     def has_drifted(self) -> bool:
         return self.slots_in_use != self.held_weight
 
@@ -125,6 +130,12 @@ def read_process(item: Mapping[str, Any]) -> Process:
         return _parse(Attributes(item))
     except MalformedAttribute as error:
         raise MalformedProcess(str(error)) from None
+
+
+def read_from(table: Table, name: str) -> Process | None:
+    """Read a process's item consistently from SlotTable; None if it does not exist. Raises MalformedProcess."""
+    item = table.read(name)
+    return read_process(item) if item else None
 
 
 def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:

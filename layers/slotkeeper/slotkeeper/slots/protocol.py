@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Item, Table, number
-from slotkeeper.slots.process import Process, read_process
+from slotkeeper.slots.process import Process, read_from
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -67,13 +67,8 @@ class Slots:
         self._table = Table(dynamodb, table_name, "process_name")
 
     def read(self, process: str) -> Process | None:
-        """Read the process's item consistently; None if it does not exist.
-
-        Raises:
-            MalformedProcess: the item's attributes are not of the documented types.
-        """
-        item = self._table.read(process)
-        return read_process(item) if item else None
+        """Read the process's item consistently; None if it does not exist. Raises MalformedProcess."""
+        return read_from(self._table, process)
 
     def free(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
         """Free a slot whose holder has not changed since the caller read it; False if it has changed.
