@@ -216,6 +216,20 @@ def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
     aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
     assert [token for token, *_ in aborted.answers] == answered
     assert len(_kept(aborted)) == kept
+    waiting = aborted.account.rows.queue("p").rows
+    assert [aborted.account.rows.task_token("p", row.queued.execution) for row in waiting] == (
+        [TOKEN] if error == "SlotLost" else []
+    )
+
+
+def test_a_success_whose_answer_failed_is_answered_after_a_redrive(aborted: CallerScene) -> None:
+    aborted.account.requests.record("p", aborted.execution, "SUCCEEDED", NOW)
+    aborted.account.free(aborted.execution)
+    aborted.abort_again(LATER)
+    aborted.fail("SlotLost", "it holds no slot")
+    aborted.account.event_at(aborted.execution, LATER + 1, redrives=1)
+    assert [token for token, *_ in aborted.answers] == [TOKEN]
+    assert _kept(aborted) == []
 
 
 @pytest.mark.parametrize("error", ["", "RequestFailed"], ids=["aborted", "left to the janitor"])

@@ -263,14 +263,19 @@ def test_only_a_caller_that_was_not_published_waits_for_the_next_attempt(
     )
 
 
-@pytest.mark.parametrize("step", ["redrive", "give_back"])
-def test_a_request_that_has_failed_runs_again_without_its_caller(
-    step: str, scene: QueueScene, requeues: Requeues
+@pytest.mark.parametrize(
+    ("step", "more", "waits"),
+    [("redrive", {}, False), ("give_back", {"is_answered": True}, False), ("give_back", {}, True)],
+    ids=["redriven", "given back", "given back before the answer"],
+)
+def test_a_request_that_has_failed_runs_again_for_a_caller_without_an_answer(
+    step: str, more: dict[str, Any], waits: bool, scene: QueueScene, requeues: Requeues
 ) -> None:
-    """Its workflow answers the caller with the failure."""
+    """Of a redriven one the workflow answers the caller with the failure."""
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
     scene.rows.record("p", request.execution_name, "FAILED", NOW)
-    assert getattr(requeues, step)("p", request.execution_name, LATER) == Requeued(SECOND)
-    assert "task_token" not in scene.row(SECOND)
-    assert "caller" not in json.loads(scene.row(SECOND)["body"]["S"])
+    again = getattr(requeues, step)("p", request.execution_name, LATER, **more)
+    assert isinstance(again, Requeued)
+    assert ("task_token" in scene.row(again.execution)) is waits
+    assert ("caller" in json.loads(scene.row(again.execution)["body"]["S"])) is waits

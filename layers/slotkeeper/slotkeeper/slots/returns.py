@@ -5,8 +5,8 @@ RETURNED   its workflow has not confirmed its slot, or a manual redrive of it ha
 REDRIVEN   it has failed, or ended without a start, and an operator wants it to run. The next attempt is placed as
            if it was sent now.
 
-A caller whose request has ended has its answer, or receives it. So the next attempt has no caller: its workflow would
-find that none waits, and start nothing. Only a caller without an answer waits for the next attempt.
+Only a caller without an answer waits for the next attempt. For a caller that has its answer, the workflow of the next
+attempt would find that none waits, and start nothing: that attempt has no caller.
 """
 
 from __future__ import annotations
@@ -65,11 +65,14 @@ class Requeues:
         self._table = Table(dynamodb, table_name, "process_name", "execution")
         self._slots = Table(dynamodb, slot_table_name, "process_name")
 
-    def give_back(self, process: str, execution: str, now: float) -> Requeued | NotRequeued:
+    def give_back(
+        self, process: str, execution: str, now: float, *, is_answered: bool = False
+    ) -> Requeued | NotRequeued:
         """Queue a request again whose execution holds no slot, and has started no work. Safe to repeat.
 
         Args:
             now: seconds since the epoch.
+            is_answered: whether its caller has its answer, from an end before a manual redrive.
         """
         for _ in range(MAX_TRIES):
             row = self._table.read((process, execution))
@@ -80,7 +83,10 @@ class Requeues:
             if execution in slots.get("holders", {}).get("M", {}):
                 return NotRequeued("it holds a slot", state, holds_slot=True)
             after = int(slots["grants"]["N"]) + 1 if slots else 0
-            again = _next_attempt(row, row["placed"]["S"], now) | {"put_back": number(after), "sent": row["sent"]}
+            again = _next_attempt(row, row["placed"]["S"], now, waits=not is_answered) | {
+                "put_back": number(after),
+                "sent": row["sent"],
+            }
             end: State = "REDRIVEN" if state == "FAILED" else "RETURNED"
             parts = [self._ended(row, end, now), self._added(again), self._no_holder(process, execution, after)]
             refused = transact(self._dynamodb, parts)
@@ -163,8 +169,12 @@ def _next_attempt(
     start_before: tuple[str, float] | None = None,
     *,
     keep_deadline: bool = True,
+    waits: bool = False,
 ) -> Item:
-    """The row of the next attempt of a request."""
+    """The row of the next attempt of a request. `waits`: whether its caller waits for the answer, if it has one.
+
+    That of a request whose end is not published does.
+    """
     fields = json.loads(row["body"]["S"])
     attempt = fields["attempt"] = int(row["attempt"]["N"]) + 1
     deadlines = [float(row["start_before"]["N"])] if keep_deadline and "start_before" in row else []
@@ -172,7 +182,7 @@ def _next_attempt(
         fields.pop("start_before", None)
     if start_before:
         fields["start_before"], deadlines = start_before[0], [start_before[1]]
-    token = Attributes(row).text("task_token", "") if "open" in row else ""
+    token = Attributes(row).text("task_token", "") if waits or "open" in row else ""
     if not token:
         fields.pop("caller", None)
     kept = (*_KEPT, "task_token") if token else _KEPT

@@ -374,8 +374,8 @@ class Settlement:
             if holder is not None:  # its row was restored from a backup, and would be started again
                 self._record(execution, Done())
             return SettleOutcome.SETTLED
-        if execution.has_lost_its_slot:
-            return self._give_back(execution, report, holder)
+        if execution.has_lost_its_slot and (outcome := self._give_back(execution, report, holder)):
+            return outcome
         run = run or self._unread_child(execution)
         waits = has_caller(execution.input)
         noted, earlier = self._noted(execution) if waits else (None, None)
@@ -419,12 +419,18 @@ class Settlement:
         error, cause = _failure_of(execution)
         self.requests.record(process, execution.name, "FAILED", now, error, cause)
 
-    def _give_back(self, execution: Execution, report: RunReport, holder: Holder | None) -> SettleOutcome:
-        """Queue a request again that has started no work; its slot, if it has one again, is freed before."""
+    def _give_back(self, execution: Execution, report: RunReport, holder: Holder | None) -> SettleOutcome | None:
+        """Queue a request again that has started no work; its slot, if it has one again, is freed before.
+
+        None if it had succeeded before its execution was redriven, and its caller may have no answer.
+        """
         if holder is not None:
             return SettleOutcome.UNANSWERED
         if process := process_of_execution(execution.name):
-            outcome = self.requeues.give_back(process, execution.name, self.clock())
+            is_answered = any(self.settled.has(closing(execution.name, at)) for at in range(execution.redrives))
+            outcome = self.requeues.give_back(process, execution.name, self.clock(), is_answered=is_answered)
+            if isinstance(outcome, NotRequeued) and outcome.state == "SUCCEEDED" and not is_answered:
+                return None
             if isinstance(outcome, NotRequeued) and outcome.holds_slot:
                 return SettleOutcome.CLAIMED
             # Also after a repeated event, whose first delivery may have ended before its ring. Timed, since its
