@@ -9,19 +9,15 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import boto3
-from samtranslator.parser.parser import Parser
-from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
-
 from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.template import REGION, parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
-REGION, ACCOUNT, PARTITION = "us-east-1", "123456789012", "aws"
+ACCOUNT, PARTITION = "123456789012", "aws"
 
 NAMES = {
     "SlotTable": SLOTS,
@@ -65,31 +61,14 @@ CHATBOT = {"ChatApiUrl": "https://chat-api.invalid"}
 WORKER = {"DeployWorker": "true"}
 
 
-@cache
-def _written() -> dict[str, Any]:
-    template: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
-    for resource in template["Resources"].values():
-        # SAM accepts only uploaded code.
-        for place in {"CodeUri", "ContentUri"} & resource.get("Properties", {}).keys():
-            resource["Properties"][place] = "s3://bucket/key"
-    return template
-
-
-def _transformed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    # The transform depends on the parameters: SAM inserts some values itself.
-    translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
-    made: dict[str, Any] = translator.translate(copy.deepcopy(_written()), dict(parameters))
-    return made
-
-
 class Stack:
     """The stack with these parameters and the template's defaults for the others."""
 
     def __init__(self, **parameters: str) -> None:
-        self.parameters = {n: p.get("Default", "") for n, p in _written()["Parameters"].items()}
+        self.parameters = {n: p.get("Default", "") for n, p in parsed_template()["Parameters"].items()}
         assert parameters.keys() <= self.parameters.keys()
         self.parameters |= parameters
-        self.template = _transformed(self.parameters)
+        self.template = translated(parsed_template(), **self.parameters)
         self.resources: dict[str, dict[str, Any]] = {}
         there = {n: r for n, r in self.template["Resources"].items() if self.holds(r.get("Condition"))}
         self._types = {name: resource["Type"] for name, resource in there.items()}

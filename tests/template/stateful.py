@@ -14,7 +14,6 @@ It refuses a change that loses a resource. To accept that loss, first delete the
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -23,11 +22,10 @@ from typing import Any
 
 import yaml
 
-from tests.support.template import FILE, parsed_template
+from tests.support.template import REGION, parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
 BASELINE = Path(__file__).with_name("stateful.yaml")
-REGION = "us-east-1"
 POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 RETAINED = ("Retain", "RetainExceptOnCreate")
 
@@ -46,18 +44,6 @@ STATEFUL = {
 }
 
 Template = Mapping[str, Any]
-
-
-def translated(template: Template) -> dict[str, Any]:
-    """The template after the SAM transform. Raises ValueError if SAM refuses it."""
-    from cfnlint.template.transforms._sam import Transform
-
-    transform = Transform(str(FILE), copy.deepcopy(template), REGION)
-    problems = transform.transform_template()
-    if problems:
-        raise ValueError(f"SAM does not take this template: {problems}")
-    answer: dict[str, Any] = json.loads(json.dumps(transform.template()))
-    return answer
 
 
 def create_only(resource: Template) -> dict[str, Any]:

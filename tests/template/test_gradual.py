@@ -7,48 +7,30 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from click.testing import CliRunner
-from samtranslator.parser.parser import Parser
-from samtranslator.translator.translator import Translator
 
 from dev.tools import gradual
-from tests.support.template import parsed_template
+from tests.support.template import parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = parsed_template()
 
 
-def _translated(template: dict[str, Any]) -> dict[str, Any]:
-    """A packaged template after the SAM transform."""
-    template = json.loads(json.dumps(template))
-    for resource in template["Resources"].values():
-        for path in gradual.PATHS:
-            if path in resource.get("Properties", {}):
-                resource["Properties"][path] = "s3://bucket/key"
-    values = {name: str(about.get("Default", "")) for name, about in template["Parameters"].items()}
-    session = boto3.Session(region_name="us-east-1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        translated: dict[str, Any] = Translator({}, Parser(), boto_session=session).translate(template, values)
-    return translated["Resources"]
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    return translated(TEMPLATE)["Resources"]
 
 
 @pytest.fixture(scope="module")
-def plain() -> dict[str, Any]:
-    return _translated(TEMPLATE)
+def made() -> Any:
+    return translated(gradual.gradual(TEMPLATE, gradual.DEFAULT, "2026-11-22T01:00:00Z"))["Resources"]
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, Any]:
-    return _translated(gradual.gradual(TEMPLATE, gradual.DEFAULT, "2026-11-22T01:00:00Z"))
-
-
-@pytest.fixture(scope="module")
-def cure() -> dict[str, Any]:
+def cure() -> Any:
     """The next release, deployed without delay while alarms ring."""
-    return _translated(gradual.gradual(TEMPLATE, "AllAtOnce", "2026-11-22T01:00:01Z"))
+    return translated(gradual.gradual(TEMPLATE, "AllAtOnce", "2026-11-22T01:00:01Z"))["Resources"]
 
 
 def _alias(function: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.template import parsed_template
+from tests.support.template import parsed_template, translated
 from tests.template.stateful import (
     POLICIES,
     RETAINED,
@@ -20,7 +20,6 @@ from tests.template.stateful import (
     movers,
     read_baseline,
     stateful,
-    translated,
 )
 
 WRITTEN = parsed_template()
