@@ -13,7 +13,7 @@ from slotkeeper.slots import dispatch
 from slotkeeper.slots.dispatch import MAX_EXECUTIONS, MAX_REFUSALS, MAX_ROUNDS, RESERVE_SECONDS, DispatchFailed, Report
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.plan import MAX_STARTS, PlannedStart
-from slotkeeper.slots.process import MAX_HOLDERS, MalformedProcess
+from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import MAX_LEAVES
@@ -70,14 +70,6 @@ def test_a_request_behind_many_that_hold_slots_of_a_process_for_leases_is_reject
     scene.change(target={"S": "none"})
     scene.dispatch()
     assert [name for name, state in scene.states.items() if state == "REJECTED"] == ["a"]
-
-
-def test_f7_a_malformed_process_is_reported_and_its_requests_wait(scene: QueueScene) -> None:
-    scene.queue("a")
-    scene.change(slot_limit={"S": "1"})
-    with pytest.raises(MalformedProcess, match="slot_limit"):
-        scene.dispatch()
-    assert scene.states == {"a": "QUEUED"}
 
 
 # What is read
@@ -166,12 +158,6 @@ def test_rounds_are_bounded(scene: QueueScene) -> None:
     assert (len(scene.process.holders), scene.rings) == (1, [({"process": "p", "count": 1}, 0)])
 
 
-def test_a_chain_of_rings_is_counted(scene: QueueScene) -> None:
-    scene.left = 0
-    dispatch.dispatch(scene.tools, Bell("p", count=41))
-    assert scene.rings == [({"process": "p", "count": 42}, 0)]
-
-
 def test_what_may_have_to_leave_is_looked_for_after_the_ring_too(scene: QueueScene) -> None:
     scene.hold({"p-x": running()})
     scene.queue("a", when_busy="skip")
@@ -215,18 +201,6 @@ def test_a_grant_of_a_process_that_is_removed_meanwhile_is_not_repeated(scene: Q
     before_write(scene.dynamodb, lambda _: scene.dynamodb.delete_item(**gone))
     (rejected,) = scene.dispatch().left
     assert (rejected.code, scene.item) == ("UnknownProcess", {})
-
-
-def test_a_grant_whose_first_answer_was_lost_is_started(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    seen = scene.process
-    scene.grants.grant(seen, [PlannedStart(name, 1)], 0, NOW)
-    written = scene.item
-    scene.change(holders={"M": {}}, slots_in_use=number(0), grants=number(seen.grants))
-    before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", written))
-    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
-    report = scene.dispatch()
-    assert ([*report.started], report.refused_grants) == ([name], 0)
 
 
 def test_a_grant_that_may_have_been_made_fails_the_dispatch(scene: QueueScene) -> None:
@@ -298,16 +272,6 @@ def test_as_many_old_reservations_as_an_item_may_have_are_started_again(scene: Q
     assert sorted(scene.ran) == ids(5 * MAX_STARTS)[MAX_STARTS:]
 
 
-def test_a_young_reservation_is_the_work_of_another_dispatch(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    scene.hold({name: reserved(NOW - AGE)})
-    scene.dispatch()
-    assert scene.ran == []
-    scene.now += 1
-    scene.dispatch()
-    assert scene.ran == ["a"]
-
-
 # Timed rings
 
 
@@ -336,13 +300,6 @@ def test_a_noted_ring_that_is_past_does_not_count(scene: QueueScene) -> None:
     assert len(scene.rings) == 1
 
 
-def test_what_comes_after_a_quarter_of_an_hour_is_left_to_the_janitor(scene: QueueScene) -> None:
-    scene.hold({"p-x": running()})
-    scene.queue("a", start_before=LATER)
-    scene.dispatch(leavers=True)
-    assert scene.rings == []
-
-
 @pytest.mark.parametrize(("early", "slept"), [(0.7, 0.7), (0.0, 0.0), (-3.0, 0.0), (30.0, 1.0)])
 def test_a_timed_dispatch_sleeps_for_the_rest_of_its_second(early: float, slept: float, scene: QueueScene) -> None:
     """SQS delays by whole seconds, and a ring rounds down."""
@@ -358,23 +315,6 @@ def test_a_ring_that_is_early_by_this_clock_rings_again(scene: QueueScene) -> No
     scene.dispatch(at=NOW + 4)
     assert (scene.ran, scene.now) == ([], NOW + 1)
     assert scene.rings == [({"process": "p", "at": NOW + 4}, 3)]
-
-
-def test_a_rate_starts_what_its_burst_permits_and_rings_for_the_next(scene: QueueScene) -> None:
-    scene.change(slot_limit=number(9), rate=Rate(2, 60, burst=2).item, next_start=number(int(NOW) * 1000))
-    scene.queue("a", "b", "c")
-    scene.dispatch()
-    assert (scene.ran, scene.rings) == (["a", "b"], [({"process": "p", "at": NOW + 30}, 30)])
-
-
-def test_the_end_of_a_lease_is_waited_for(scene: QueueScene) -> None:
-    scene.hold({"lease": leased(NOW + 30)})
-    scene.queue("a")
-    scene.dispatch()
-    assert scene.rings == [({"process": "p", "at": NOW + 30 + CLOCK_SKEW_SECONDS}, 30 + CLOCK_SKEW_SECONDS)]
-    scene.now += 30 + CLOCK_SKEW_SECONDS
-    scene.dispatch(at=scene.now)
-    assert (scene.ran, scene.holders) == (["a"], {"a": "RESERVED"})
 
 
 def test_a_doorbell_states_only_what_is_known() -> None:

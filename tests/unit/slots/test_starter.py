@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -329,13 +328,3 @@ def test_the_end_of_a_lease_wakes_a_request_by_one_timed_ring(scene: StarterScen
     scene.pass_time(delay)
     assert scene.ring(json.dumps(ring)) == []
     assert scene.ran == ["a"]
-
-
-def test_an_unexpected_error_of_the_tools_is_a_failed_dispatch(scene: StarterScene) -> None:
-    def fail() -> float:
-        raise RuntimeError("no clock")
-
-    scene.queue("a")
-    scene.tools = replace(scene.tools, seconds_left=fail)
-    assert scene.ring(Bell("p")) == ["r1"]
-    assert scene.notes.failures == [("A dispatch has failed; it is repeated", "RuntimeError")]

@@ -18,7 +18,6 @@ from slotkeeper.slots.starts import (
     NotStarted,
     OtherExecution,
     Reserved,
-    Running,
     Settled,
     StartRefused,
     Unsure,
@@ -99,11 +98,6 @@ def test_a_call_without_an_answer_is_uncertain_unless_it_was_never_sent(
 
     scene.stepfunctions.meta.events.register("before-call.stepfunctions.StartExecution", fail)
     assert type(scene.starts.start("p-a", "{}")) is outcome
-
-
-def test_the_same_name_and_input_start_once(scene: QueueScene) -> None:
-    assert [scene.starts.start("p-a", "{}") for _ in range(2)] == [Running()] * 2
-    assert len(scene.aws.executions) == 1
 
 
 def test_another_execution_of_the_name_is_shown_with_its_start(scene: QueueScene) -> None:
