@@ -187,17 +187,6 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
 
-def test_the_event_of_a_request_that_another_function_settles_is_handled_again(aborted: CallerScene) -> None:
-    """The other function may fail, and only the state of the work, which the slot protects, decides the answer."""
-    account = aborted.account
-    aborted.child("FAILED")
-    assert account.settlement.settled.claim(aborted.execution, NOW)
-    assert account.event_at(aborted.execution, NOW + 1)[0] == CLAIM_SECONDS
-    assert aborted.execution in account.item().holders
-    assert account.event_at(aborted.execution, NOW + 1 + CLAIM_SECONDS)[0] is None
-    assert (aborted.answers, account.item().holders) == ([ABORTED], {})
-
-
 @pytest.mark.parametrize(
     ("error", "answered", "kept"),
     [("RequestFailed", [TOKEN], 1), ("", [TOKEN], 2), ("SlotLost", [], 1)],
@@ -271,16 +260,6 @@ def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: 
         _handled_by(scene.account, by)(scene.execution, LATER + number * CHECK_GAP)
     assert (scene.answers, _kept(scene), succeeded) == ([RESULT], [], [scene.execution])
     assert scene.account.item().holders == {}
-
-
-@pytest.mark.parametrize("by", ["run", "event"])
-def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerScene, by: str) -> None:
-    _with_glue_run(scene, "FAILED")
-    for number in range(2):
-        _handled_by(scene.account, by)(scene.execution, LATER + number * CHECK_GAP)
-    (kept,) = scene.account.messages(scene.account.failed_url)
-    assert kept["MessageAttributes"]["glue_run_state"]["StringValue"] == "FAILED"
-    assert scene.answers == [ABORTED]
 
 
 def test_a_reservation_is_kept_until_its_caller_is_answered(scene: CallerScene) -> None:

@@ -80,8 +80,7 @@ def test_a_success_that_the_workflow_has_recorded_is_no_failure(aborted: Janitor
     """It was aborted after it released its slot: no holder shows what has run, and the row does."""
     account = aborted.account
     account.requests.record("p", aborted.execution, "SUCCEEDED", NOW)
-    holder = account.item().holders[aborted.execution]
-    account.slots.free("p", aborted.execution, holder.raw)
+    account.free(aborted.execution)
     assert _receives(aborted, SOON) == [None]
     assert (_kept(aborted), account.row(aborted.execution).state) == ([], "SUCCEEDED")
 
@@ -147,15 +146,6 @@ def test_a_returned_request_is_returned_once_and_rung_for_at_each_delivery(scene
         rings.append(len(scene.account.rings))
     assert 0 < rings[0] < rings[1]
     assert scene.account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
-
-
-def test_an_outcome_that_could_not_be_recorded_is_that_of_the_work(aborted: JanitorScene) -> None:
-    """The workflow has ended as OutcomeNotRecorded, and has left its slot."""
-    aborted.fail("OutcomeNotRecorded")
-    aborted.run("SUCCEEDED")
-    _receives(aborted, SOON, FIRST, SECOND)
-    assert (aborted.account.states, _kept(aborted)) == ({"order-1/1": "SUCCEEDED"}, [])
-    assert aborted.account.item().slots_in_use == 0
 
 
 @pytest.mark.parametrize(("run", "state", "kept"), [("SUCCEEDED", "SUCCEEDED", []), ("FAILED", "FAILED", ["FAILED"])])

@@ -161,13 +161,6 @@ def test_an_old_reservation_of_a_request_that_has_ended_is_dropped_although_no_r
     assert account.item().holders == {}
 
 
-def test_requests_of_a_removed_target_are_rejected(account: Account) -> None:
-    account.queue("a")
-    account.write("target", {"S": "none"})
-    account.run_at(NOW)
-    assert (account.states, account.rows.unpublished("p").rows) == ({"a/1": "REJECTED"}, [])
-
-
 # What is counted
 
 
@@ -177,11 +170,6 @@ def test_queues_are_measured_and_blocked_requests_counted(account: Account) -> N
         account.queue(request_id, weight=weight)
     report = account.run_at(NOW + 30)
     assert (report.queues, report.counts["BlockedRequests"]) == ({"p": QueueLength(3, 30)}, 1)
-
-
-def test_a_run_that_finds_nothing_ends_the_alarms(account: Account) -> None:
-    counts = account.run_at(NOW).counts
-    assert counts == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUnpublished": 0}
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:

@@ -65,10 +65,6 @@ def _of_another_process(scene: LeaseScene) -> Any:
     return scene.leases._take("p", Length(None, 60), 0, None)
 
 
-def _nothing(_: Any) -> None:
-    """Before the first write, if an act belongs before the second one."""
-
-
 def _make_twice(scene: LeaseScene) -> None:
     """Let a write be effective before it is made, as if botocore had repeated it after a lost answer."""
     before_write(scene.dynamodb, lambda params: scene.dynamodb.update_item(**params))
@@ -518,17 +514,6 @@ def test_expired_leases_free_the_weights_that_they_have(expired: list[int], mine
         scene.expired(weight, name=f"lease-dead-{at}")
     with scene.leases.lease("p", seconds=60, weight=mine):
         assert (scene.owners, scene.process.slots_in_use) == (["me"], mine)
-
-
-def test_a_lease_that_is_extended_before_its_removal_stays(scene: LeaseScene) -> None:
-    name = scene.expired()
-
-    def extend(_: Any) -> None:
-        assert scene.other.steps.extend("p", name, LeaseTerm(int(NOW) + 60, f"code of {name}"))
-
-    before_write(scene.dynamodb, _nothing, extend)
-    _refused(scene, "all slots are in use")
-    assert list(scene.held) == [name]
 
 
 def test_a_removal_rings_also_if_its_answer_was_lost(shared: LeaseScene) -> None:

@@ -8,7 +8,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.grants import GrantRefused
 from slotkeeper.slots.plan import PlannedStart
@@ -235,12 +234,6 @@ def test_a_repair_replaces_what_is_malformed_and_rings_if_nothing_has_changed(sc
     scene.change(holders=seen["holders"])
     assert scene.operations.repair("p", seen, repaired) is True
     assert (scene.item, scene.rings) == (repaired, [({"process": "p"}, 0)])
-
-
-def test_a_target_is_changed_only_from_the_one_that_was_seen(scene: ProtocolScene) -> None:
-    assert scene.processes.change_target("p", "other", before=NO_TARGET) is False
-    assert scene.processes.change_target("p", "other", before="job") is True
-    assert scene.process.target == "other"
 
 
 # The workflow's writes, from its definition

@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
 from slotkeeper.slots.request_table import (
     MAX_CAUSE,
@@ -219,14 +218,6 @@ def test_without_a_process_that_runs_them_requests_end(exists: bool, scene: Queu
     assert scene.process.grants == 8
 
 
-def test_requests_of_a_process_that_is_gone_end(scene: QueueScene) -> None:
-    names = scene.queue("a", "b")
-    scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
-    scene.end(names[0], "SUCCEEDED")
-    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=False) == cancelled(names[1])
-    assert scene.item == {}
-
-
 def test_a_refused_request_ends_and_its_slot_is_free(scene: QueueScene) -> None:
     (name,) = scene.queue("a")
     scene.hold({name: reserved(weight=2)})
@@ -247,12 +238,6 @@ def test_a_request_is_not_refused_after_its_slot_or_its_state_has_changed(
     before = scene.item, scene.row(name)
     assert scene.rows.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is False
     assert (scene.item, scene.row(name)) == before
-
-
-def test_an_entry_of_the_queue_has_what_a_plan_needs(scene: QueueScene) -> None:
-    (name,) = scene.queue("a", weight=2, start_before="2027-01-15T08:00:01.5Z", when_busy="skip")
-    ((entry,),) = scene.rows.queue("p", 2, 9)
-    assert entry == Queued(name, scene.row(name)["place"]["S"], 2, NOW + 1.5, skips=True)
 
 
 # Outcomes

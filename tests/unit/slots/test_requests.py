@@ -196,7 +196,6 @@ def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str
 def test_the_execution_input_has_priority_and_weight_only_if_the_request_states_them(
     body: dict[str, Any], added: dict[str, Any]
 ) -> None:
-    """So a request without them has the same input as before, and a redelivery during a deployment is recognized."""
     request = parse_request(delivery({"process": "p", "request_id": "x"} | body))
     assert json.loads(request.to_json()) == {"process": "p", "arguments": {}, "request_id": "x", "attempt": 1} | added
     assert parse_request(delivery(request.to_json(), message_id="another")) == request

@@ -10,7 +10,6 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, End, Leaving, State
-from slotkeeper.slots.rows import MalformedRequestRow
 from tests.support.boundary import refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -59,13 +58,6 @@ def test_an_end_is_answered_and_published_once(end: End, code: str, error: str, 
     assert [(row.execution, answered) for row, answered in scene.published] == [(NAME, AnswerOutcome.GIVEN)]
 
 
-def test_an_end_without_a_caller_is_only_published(scene: QueueScene) -> None:
-    name = ended(scene, request=Request("p", {}, "a"))
-    assert scene.endings.publish("p", [name]) == []
-    assert (scene.aws.answers, len(scene.aws.events)) == ([], 1)
-    assert [answered for _, answered in scene.published] == [None]
-
-
 @pytest.mark.parametrize("state", ["QUEUED", "STARTED", "SUCCEEDED", "FAILED", "RETURNED", "REDRIVEN"])
 def test_a_request_with_another_end_or_none_is_not_published(state: State, scene: QueueScene) -> None:
     """A message of DispatchQueue may name any execution."""
@@ -110,10 +102,3 @@ def test_until_the_row_notes_it_an_end_is_published_again(scene: QueueScene) -> 
     assert len(scene.aws.answers) == 2
     first, second = (json.loads(event["Detail"])["deduplication_id"] for event in scene.aws.events)
     assert first == second
-
-
-def test_a_malformed_row_raises(scene: QueueScene) -> None:
-    ended(scene)
-    scene.aws.tables.put("requests", scene.row(NAME) | {"attempt": {"S": "1"}})
-    with pytest.raises(MalformedRequestRow, match="attempt must be"):
-        scene.endings.publish("p", [NAME])
