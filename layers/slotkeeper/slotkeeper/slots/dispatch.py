@@ -209,7 +209,6 @@ class _Dispatch:
         It begins at the head each time, also with many blocked requests: one of a higher priority may have come.
         """
         requests, age = self.tools.requests, self.tools.age
-        leavers = requests.due(seen.name, now + LOOK_AHEAD_SECONDS) if self.leavers else []
         reserved = sum(holder.state == "RESERVED" for holder in seen.holders.values())
         read: list[Queued] = []
         for number, page in enumerate(requests.queue(seen.name, seen.slot_limit, reserved + most + 1), 1):
@@ -220,11 +219,12 @@ class _Dispatch:
             if number == MAX_PAGES:
                 self.report.is_cut = True
                 return planned
-        # After the queue, since a request that was not read yet may have a place before them. The query leaves out
-        # those above the limit, which are blocked at every place.
-        names = {each.execution for each in read}
-        more = [each for each in leavers if each.execution not in names]
-        return plan(seen, [*read, *more], now, age=age, most=most)
+        if not self.leavers:
+            return planned
+        # After the queue, so that none of these has left it. The query of the queue leaves out most that are blocked.
+        leavers = requests.due(seen.name, now + LOOK_AHEAD_SECONDS)
+        found = {each.execution: each for each in [*leavers, *read]}.values()
+        return plan(seen, sorted(found, key=lambda each: each.place), now, age=age, most=most)
 
     def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade, now: float) -> Settled:
         fresh = {start.execution: start.weight for start in planned.starts}
