@@ -167,9 +167,11 @@ def _target_that_runs(stack: StackConnection, execution: str) -> str | None:
     return target if is_running else None
 
 
-def confirmed_target(workflow: Workflow, execution: str) -> str:
+def confirmed_target(stack: StackConnection, execution: str) -> str:
     """What an execution has confirmed that it runs; empty if the first events of its history do not state it."""
-    left = (event.get("stateExitedEventDetails", {}) for event in workflow.events(execution))
+    arn = stack.execution_arn(execution)
+    events = stack.client("stepfunctions").get_execution_history(executionArn=arn, maxResults=100)["events"]
+    left = (event.get("stateExitedEventDetails", {}) for event in events)
     outputs = (each.get("output", "{}") for each in left if each.get("name") == _CONFIRM)
     return next((_target_in(output, execution) for output in outputs), "")
 

@@ -227,7 +227,7 @@ def read_sources(stack: StackConnection, control: SlotControl, name: str, item: 
     named = [holder for holder in holders if _EXECUTION.fullmatch(holder)]
     executions = dict(zip(named, in_parallel(control.workflow.describe, named), strict=True))
     found = [holder for holder, execution in executions.items() if execution is not None]
-    targets = dict(zip(found, in_parallel(lambda each: confirmed_target(control.workflow, each), found), strict=True))
+    targets = dict(zip(found, in_parallel(lambda each: confirmed_target(stack, each), found), strict=True))
     rows = in_parallel(lambda each: control.row_search.attempt(name, each).rows, named)
     weights = {row.execution: row.weight for of in rows for row in of if row.weight}
     needs_log = any(keys[0] in SETTINGS for keys in faults)
