@@ -143,12 +143,13 @@ def _error(handle: str, reason: str) -> Exception:
 
 
 @patch
-def sqs_sizes() -> None:
-    """A message's attributes count against its queue's MaximumMessageSize.
+def sqs_limits() -> None:
+    """A message has a delay of at most 900 seconds, and its attributes count against its queue's MaximumMessageSize.
 
-    AWS: "Amazon SQS Developer Guide: Message metadata for Amazon SQS": all components of an attribute (name, type,
-    value) are part of the message's size.
-    MiniStack counts the body alone, and accepts a dead letter whose history exceeds SQS's limit.
+    AWS: "Amazon SQS API Reference: SendMessage", DelaySeconds. "Amazon SQS Developer Guide: Message metadata for Amazon
+    SQS": all components of an attribute (name, type, value) are part of the message's size.
+    MiniStack accepts any delay, and delivers the message later than SQS could. It counts the body alone, and accepts a
+    dead letter whose history exceeds SQS's limit.
     """
     _wrap_action("SendMessage", _send)
 
@@ -157,6 +158,10 @@ def _send(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
     largest = int(sqs._get_q(data.get("QueueUrl", url))["attributes"].get("MaximumMessageSize", 1_048_576))
     if _size(data) > largest:
         reason = f"One or more parameters are invalid. Reason: Message must be shorter than {largest} bytes."
+        raise sqs._Err("InvalidParameterValue", reason)
+    delay = int(data.get("DelaySeconds") or 0)
+    if not 0 <= delay <= LONGEST_DELAY:
+        reason = f"Value {delay} for parameter DelaySeconds is invalid. Reason: Must be between 0 and 900, if provided."
         raise sqs._Err("InvalidParameterValue", reason)
     return original(data, url)
 
@@ -167,24 +172,6 @@ def _size(data: dict[str, Any]) -> int:
         texts = (name, attribute.get("DataType", ""), attribute.get("StringValue") or "")
         size += sum(len(text.encode()) for text in texts) + len(base64.b64decode(attribute.get("BinaryValue") or ""))
     return size
-
-
-@patch
-def sqs_delays() -> None:
-    """A message has a delay of at most 900 seconds.
-
-    AWS: "Amazon SQS API Reference: SendMessage", DelaySeconds.
-    MiniStack accepts any delay, and delivers the message later than SQS could.
-    """
-    _wrap_action("SendMessage", _send_delayed)
-
-
-def _send_delayed(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
-    delay = int(data.get("DelaySeconds") or 0)
-    if not 0 <= delay <= LONGEST_DELAY:
-        reason = f"Value {delay} for parameter DelaySeconds is invalid. Reason: Must be between 0 and 900, if provided."
-        raise sqs._Err("InvalidParameterValue", reason)
-    return original(data, url)
 
 
 @patch

@@ -204,12 +204,13 @@ def stepfunctions_redrive() -> None:
     AWS: "Restarting state machine executions with redrive in Step Functions": a failed, aborted or timed-out execution
     continues from its unsuccessful state, with that state's input and variables and the definition of the first
     attempt; its timeout starts again; ExecutionRedriven is added to the history. "Accessing execution data from the
-    Context object": RedriveCount, RedriveTime. "Automating Step Functions event delivery with EventBridge": the status
-    event has redriveCount and redriveDate.
+    Context object": RedriveCount, RedriveTime. "Automating Step Functions event delivery with EventBridge" and "Step
+    Functions API Reference: ListExecutions": the status event and a list's entry have redriveCount and redriveDate.
     MiniStack does not have the action. Simpler here than on AWS: a Parallel or Map state is run again as a whole.
     """
     wrap(sfn, "handle_request", _handle_request)
     wrap(sfn, "_describe_execution", _describe_execution)
+    wrap(sfn, "_list_executions", _list_executions)
     wrap(eventbridge, "_put_events", _put_events)
 
 
@@ -280,16 +281,6 @@ def _describe_execution(original: Callable[[Any], Any], data: dict[str, Any]) ->
     if execution.get("redriveDate"):
         fields |= {"redriveDate": execution["redriveDate"]}
     return responses.json_response(fields)
-
-
-@patch
-def stepfunctions_lists() -> None:
-    """ListExecutions has the redrives of each execution.
-
-    AWS: "Step Functions API Reference: ListExecutions" (redriveCount and redriveDate of each entry).
-    MiniStack has neither.
-    """
-    wrap(sfn, "_list_executions", _list_executions)
 
 
 def _list_executions(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
