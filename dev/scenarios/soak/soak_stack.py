@@ -71,9 +71,9 @@ class SoakStack:
     def __init__(self, aws: EmbeddedAws) -> None:
         self.aws = aws
         self.outputs = outputs = aws.outputs
-        self.dynamodb, self.sqs, self.stepfunctions, self.glue, self.functions, self.events = (
+        self.dynamodb, self.sqs, self.stepfunctions, self.functions, self.events = (
             local_client(service, aws.endpoint, attempts=ATTEMPTS)
-            for service in ("dynamodb", "sqs", "stepfunctions", "glue", "lambda", "events")
+            for service in ("dynamodb", "sqs", "stepfunctions", "lambda", "events")
         )
         self.queue_url, table = outputs["RequestQueueUrl"], outputs["SlotTableName"]
         self.processes, self.doorbell = Processes(self.dynamodb, table), Doorbell(self.sqs, outputs["DispatchQueueUrl"])
