@@ -12,7 +12,7 @@ from tests.simulation.transcript import Answer, Question
 
 OPEN = ("RUNNING", "PENDING_REDRIVE")
 WORKFLOW = "arn:stateMachine:workflow"
-CHILD = "arn:stateMachine:child"
+CHILD = "arn:aws:states:us-east-1:123456789012:stateMachine:child"
 _EMPTY = record({})
 
 
