@@ -17,16 +17,14 @@ LONGEST_DELAY = 900  # seconds (SQS API Reference, SendMessage, DelaySeconds)
 _NOTHING = record({})
 
 
-def queue(visibility: int = 30, fifo: bool = False, lax: bool | None = None) -> Record:
-    """One empty queue.
+def queue(visibility: int = 30, fifo: bool = False, lax: bool = True) -> Record:
+    """One empty queue. No message of a FIFO queue is hidden by itself.
 
     Args:
         visibility: the default visibility timeout in seconds.
-        lax: a handle hides its message although the message is visible again; on a standard queue also after a later
-            receive. By default as recorded: a standard queue accepts both, a FIFO queue neither. The product must
-            not rely on it, since the API Reference documents MessageNotInflight for every queue.
+        lax: a handle hides its message although the message is visible again, and also after a later receive, as
+            recorded. The product must not rely on it, since the API Reference documents MessageNotInflight.
     """
-    lax = not fifo if lax is None else lax
     fields = {"visibility": visibility, "fifo": fifo, "lax": lax, "messages": (), "sent": 0, "ids": _NOTHING}
     return record(fields)
 
@@ -34,8 +32,6 @@ def queue(visibility: int = 30, fifo: bool = False, lax: bool | None = None) -> 
 def perform(queues: Record, operation: str, parameters: Record, now: float) -> tuple[Record, Answer]:
     """One operation on `queues`, URL -> queue; `now` in seconds since the epoch."""
     url = parameters["QueueUrl"]
-    if url not in queues:
-        return queues, Answer(error="AWS.SimpleQueueService.NonExistentQueue")
     changed, answer = _OPERATIONS[operation](queues[url], parameters, now)
     return (queues if changed is queues[url] else queues.with_fields(**{url: changed})), answer
 
@@ -145,7 +141,7 @@ def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answ
 
 
 def _to_hide(queue: Record, handle: str) -> Record | None:
-    if queue["fifo"] or not queue["lax"]:
+    if not queue["lax"]:
         return _by_handle(queue, handle)
     message_id = handle.partition("#")[0]
     return next((message for message in queue["messages"] if message["id"] == message_id), None)
