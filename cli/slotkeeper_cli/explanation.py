@@ -17,9 +17,8 @@ from slotkeeper_cli.expected_start import ExpectedStart
 from slotkeeper_cli.formatting import duration, local_time, one_line
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest
-from slotkeeper_cli.redrive import WITHOUT_CONTENT
 from slotkeeper_cli.request_finder import FoundRequest, Run, failure_of
-from slotkeeper_cli.requests import RequestState, hide_tokens, state_of
+from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, hide_tokens, state_of
 from slotkeeper_cli.slot_control import add_command
 
 # Seconds after which the invocation has ended that has reserved a slot and starts its workflow.

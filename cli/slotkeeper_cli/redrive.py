@@ -24,7 +24,7 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, iso
-from slotkeeper_cli.requests import FIELD, state_of
+from slotkeeper_cli.requests import FIELD, WITHOUT_CONTENT, state_of
 from slotkeeper_cli.slot_control import SlotControl, add_command, no_process
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.submission import message_of
@@ -36,16 +36,10 @@ _MAX_NAMED = 10
 # Returns None for a message that is not selected, otherwise why it is skipped, or "".
 Selection = Callable[[DeadLetterMessage], str | None]
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
-_REUSED = "its id belongs to another request: submit it with a different id"
 # The codes of work that would be refused again (docs/retries-reference.md).
 _NOT_REDRIVABLE = {
-    "RequestIdReused": _REUSED,
+    "RequestIdReused": WITHOUT_CONTENT["RequestIdReused"],
     "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
-}
-# The codes of rejected requests whose rows have no content.
-WITHOUT_CONTENT = {
-    "RequestIdReused": _REUSED,
-    "TooLarge": "it is too large: store its input in S3, and submit it with the key",
 }
 REDRIVABLE = ("FAILED", *ENDED_WITHOUT_START)
 

@@ -16,6 +16,11 @@ from slotkeeper.slots.request_table import State
 # A request's field with its task token, and what is shown in its place.
 FIELD = "task_token"
 HIDDEN = "(hidden)"
+# The codes of rejected requests whose rows have no content to run again, and what to do.
+WITHOUT_CONTENT = {
+    "RequestIdReused": "its id belongs to another request: submit it with a different id",
+    "TooLarge": "it is too large: store its input in S3, and submit it with the key",
+}
 
 
 class RequestState(StrEnum):

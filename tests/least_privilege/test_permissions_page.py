@@ -168,11 +168,9 @@ NOT_CALLED = {
     "process set-rate": {"dynamodb:Query", "ssm:GetParameter"},
     "process remove": {"ssm:GetParameter"},
     "process repair": {"dynamodb:PutItem"},
-    "holder release": {"states:ListExecutions"},
     "stack env": {"dynamodb:Query"},
     "stack restore": {"dynamodb:GetItem"},
-    "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns"}
-    | {"states:DescribeExecution", "states:ListExecutions"},
+    "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:DescribeExecution"},
     "request list": {"glue:GetJobRuns", "ssm:GetParameter", "states:DescribeExecution"},
     "request cancel": {"dynamodb:ConditionCheckItem", "dynamodb:PutItem", "states:ListExecutions"},
     "request redrive": {"dynamodb:DeleteItem"},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from slotkeeper_cli.doctor.facts import Facts
+from slotkeeper_cli.doctor.facts import Facts, first_step
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
 
@@ -40,11 +40,6 @@ def alarms(facts: Facts) -> Iterator[Finding]:
             f"{count(len(silent), 'alarm')} without data: {names}",
             "wait for the alarms' next periods; if one still has no data, its metric is not published",
         )
-
-
-def first_step(alarm: Mapping[str, Any]) -> str:
-    """What to do first: the template's descriptions end with it and the address of the runbook."""
-    return str(alarm.get("AlarmDescription", "").partition("First step: ")[2])
 
 
 def silenced(facts: Facts) -> Iterator[Finding]:

@@ -144,6 +144,11 @@ def describe_alarms(stack: StackConnection, among: Iterable[StackResource]) -> l
     return [one | {"LogicalId": ids[one["AlarmName"]]} for one in alarms]
 
 
+def first_step(alarm: Mapping[str, Any]) -> str:
+    """What to do first: the template's descriptions end with it and the address of the runbook."""
+    return str(alarm.get("AlarmDescription", "").partition("First step: ")[2])
+
+
 def rule_state(client: Any, rule: StackResource) -> str:
     """The state of an EventBridge rule. The physical id of a rule on a custom bus is `bus|name`."""
     bus, _, name = rule.name.rpartition("|")

@@ -12,7 +12,7 @@ from nicegui import ui
 
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
-from slotkeeper_cli.doctor.alarm_checks import first_step
+from slotkeeper_cli.doctor.facts import first_step
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
 from slotkeeper_cli.web.actions import Actions
