@@ -103,3 +103,7 @@ def test_every_body_is_a_message_or_is_refused_as_the_schema_says(body: Any) -> 
                 SCHEMA.validate(body)
     else:
         SCHEMA.validate(body)
+
+
+def test_the_schema_is_valid() -> None:
+    SCHEMA.check_schema(SCHEMA.schema)

@@ -249,6 +249,17 @@ def test_an_item_with_a_reset_generation_is_refreshed(instances: Instances, gene
     assert instances.new().call(instances.api.ask) == "answer"
 
 
+def test_f34_all_times_are_seconds(instances: Instances) -> None:
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    assert float(instances.raw_item()["refused_until"]["N"]) == NOW + QUICK.refusal
+    instances.table.acquire("other", instances.table.read("other"), "code", NOW + QUICK.lease)
+    lock = instances.table.read("other").lock
+    assert lock is not None
+    assert lock.expires == NOW + QUICK.lease
+
+
 def test_the_token_is_in_no_repr_and_no_log(instances: Instances, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="slotkeeper"):
         token = instances.new()

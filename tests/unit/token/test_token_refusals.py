@@ -58,6 +58,14 @@ def test_f35_a_refusal_is_written_even_if_the_report_fails(instances: Instances)
     assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
 
 
+def test_f35_a_lock_is_refused_if_the_api_refused_since_the_read(instances: Instances) -> None:
+    seen = instances.table.read(NAME)
+    instances.api.down = "out of order"
+    with pytest.raises(TokenRefused):
+        instances.new().get()
+    assert not instances.table.acquire(NAME, seen, "late", NOW + 10)
+
+
 @pytest.mark.parametrize("answer", ["", None, 7])
 def test_an_answer_without_a_token_is_a_refusal(instances: Instances, answer: Any) -> None:
     with pytest.raises(TokenRefused, match="its answer contained no token"):
