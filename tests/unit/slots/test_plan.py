@@ -162,7 +162,7 @@ def test_a_wait_has_the_number_of_requests_that_start_before_it() -> None:
         pytest.param(a_process(1), a_queue(until(NOW, 2)), "", {"a": "TOO_LATE"}, id="blocked and late"),
     ],
 )
-def test_who_leaves_the_queue_without_a_start(
+def test_s9b_who_leaves_the_queue_without_a_start(
     process: Process, queue: list[Queued], expected_starts: str, expected_leaves: dict[str, str]
 ) -> None:
     planned = plan(process, queue, NOW, age=AGE)
