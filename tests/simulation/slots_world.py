@@ -452,7 +452,7 @@ class SlotsWorld(SlotsProperties):
         self.needs_janitor = self.janitor_settles = True
 
     def run_janitor(self, _: str, __: str) -> None:
-        """A scheduled janitor run begins, beside other actors or when nothing else can happen."""
+        """A scheduled janitor run begins, next to other actors or when nothing else can happen."""
         is_alone = not (self.actors or self._may_come() or self._due_events())
         if self.now < self.next_run:  # not by the clock
             self.janitor_runs -= not is_alone

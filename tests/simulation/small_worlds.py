@@ -128,7 +128,7 @@ SMALL: dict[str, Small] = {
     "2 priorities, one invocation dies": _slots(_A, Sent("b", "high"), aim="invocations", faults=1, effort=LONG),
     "2 requests, no doorbell": _slots(_A, _B, has_doorbell=False),
     "2 requests, no doorbell, an aborted workflow": _slots(_A, _B, has_doorbell=False, aim="ends", faults=1),
-    "2 requests, a janitor run beside": _slots(_A, _B, janitor_runs=1, effort=LONG),
+    "2 requests, a janitor run alongside": _slots(_A, _B, janitor_runs=1, effort=LONG),
     "3 priorities, 1 slot": _slots(_A, Sent("b", "low"), Sent("c", "high"), effort=LONG),
     "3 requests, a heavy one between": _slots(_A, Sent("b", weight=2), _C, limit=2, batch=True),
     "a blocked head, the limit is raised": _slots(Sent("a", weight=2), _B, limits=(2,), effort=SHORT),

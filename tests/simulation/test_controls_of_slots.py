@@ -148,7 +148,7 @@ GRANTS = {
         0,
         "S1",
     ),
-    "grant: beside a lease, without room": Control(
+    "grant: next to a lease, without room": Control(
         _all(
             _replaced(lease_protocol, "TAKE_UPDATE", CHANGED, KEPT),
             _replaced(

@@ -246,7 +246,7 @@ GRANTS: dict[str, Step] = {
     **{f"lease, weight {weight}": _take(weight) for weight in (None, 1, "any")},
     **{f"lease, weight {weight}, reads first": _take(weight, reads_first=True) for weight in (None, 1)},
     **{
-        f"lease beside requests, weight {weight}": _take(weight, target="job", reads_first=True)
+        f"lease behind requests, weight {weight}": _take(weight, target="job", reads_first=True)
         for weight in (1, "any")
     },
     "grant, 2 starts of weight 1": _grant(2, 1),
@@ -256,7 +256,7 @@ GRANTS: dict[str, Step] = {
 # The same for a process that was read with a rate.
 PACED: dict[str, Step] = {
     **{f"lease, weight {weight}, with a rate": _take(weight, paced=True) for weight in (1, "any")},
-    "lease beside requests, with a rate": _take("any", target="job", paced=True),
+    "lease behind requests, with a rate": _take("any", target="job", paced=True),
     **{f"grant, {count} starts, with a rate": _grant(count, paced=True) for count in (1, 3)},
 }
 GRANTS |= PACED

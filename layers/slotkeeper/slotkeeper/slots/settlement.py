@@ -44,7 +44,6 @@ from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import (
     ANSWER_FAILED,
     CHILD_TOO_LARGE,
-    REQUEST_FAILED,
     SUCCEEDED_CAUSE,
     Execution,
     Workflow,
@@ -125,7 +124,7 @@ def decide(
         # The workflow has answered, unless it could not, or has left that to the janitor: slot and answer, or only the
         # answer, which a failed attempt notes before it frees the slot.
         is_left = any(each is not None for each in (holder, noted, earlier))
-        if not waits or not (execution.error == ANSWER_FAILED or (execution.error == REQUEST_FAILED and is_left)):
+        if not waits or not (execution.error == ANSWER_FAILED or is_left):
             return Done()
     if noted is not None:
         return AnswerCaller(noted)
