@@ -126,7 +126,7 @@ def test_a_failing_block_raises_its_own_exception_with_a_note_if_the_lease_was_l
 def test_a_release_that_fails_is_logged_and_the_result_of_the_block_is_kept(
     scene: LeaseScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("WARNING", logger=leases.__name__)
+    caplog.set_level("WARNING", logger=leases.logger.name)
     with scene.leases.lease("p", seconds=60):
         refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
     assert "Could not release a slot of p" in caplog.text
