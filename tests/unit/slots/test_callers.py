@@ -211,6 +211,18 @@ def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
     )
 
 
+def test_an_answer_is_owed_although_the_request_was_also_redriven_by_its_row(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    aborted.refusal = "ThrottlingException"
+    aborted.account.run_at(LATER)
+    aborted.refusal = ""
+    aborted.account.requeues.redrive("p", aborted.execution, LATER)
+    aborted.abort_again(LATER + 1)
+    aborted.fail("SlotLost", "it holds no slot")
+    aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
+    assert ([token for token, *_ in aborted.answers], len(_kept(aborted))) == ([TOKEN], 1)
+
+
 def test_a_success_whose_answer_failed_is_answered_after_a_redrive(aborted: CallerScene) -> None:
     aborted.account.requests.record("p", aborted.execution, "SUCCEEDED", NOW)
     aborted.account.free(aborted.execution)

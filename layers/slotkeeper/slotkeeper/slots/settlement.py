@@ -128,6 +128,8 @@ def decide(
             return Done()
     if noted is not None:
         return AnswerCaller(noted)
+    if execution.has_lost_its_slot and not recorded:
+        return AnswerCaller(earlier) if earlier is not None else Done()
     owner = earlier or holder
     target = owner.target if owner else ""
     if execution.is_accounted_for:
@@ -389,7 +391,8 @@ class Settlement:
             elif decision.publishes:
                 self.on_succeeded(execution, decision.ended_at)
                 logger.info("Settled a request whose work has succeeded", execution=execution.name)
-        self._record(execution, decision)
+        if not execution.has_lost_its_slot:
+            self._record(execution, decision)
         if not isinstance(decision, Done):
             child = None if run is None or run.is_glue_run else run
             if waits and not self.answers.answer_closed(execution, decision.owed, child, report):
@@ -421,20 +424,20 @@ class Settlement:
     def _give_back(self, execution: Execution, report: RunReport, holder: Holder | None) -> SettleOutcome | None:
         """Queue a request again that has started no work; its slot, if it has one again, is freed before.
 
-        None if it had succeeded before its execution was redriven, and its caller may have no answer.
+        None if it could not be, and its caller may have no answer from an end before a redrive.
         """
         if holder is not None:
             return SettleOutcome.UNANSWERED
         if process := process_of_execution(execution.name):
             is_answered = any(self.settled.has(closing(execution.name, at)) for at in range(execution.redrives))
             outcome = self.requeues.give_back(process, execution.name, self.clock(), is_answered=is_answered)
-            if isinstance(outcome, NotRequeued) and outcome.state == "SUCCEEDED" and not is_answered:
-                return None
             if isinstance(outcome, NotRequeued) and outcome.holds_slot:
                 return SettleOutcome.CLAIMED
             # Also after a repeated event, whose first delivery may have ended before its ring. Timed, since its
             # start_before may have passed, and a full process is searched for such requests only then.
             self.doorbell.ring(Bell(process, self.clock()))
+            if isinstance(outcome, NotRequeued) and not is_answered and has_caller(execution.input):
+                return None
             if isinstance(outcome, Requeued):
                 report.note("RequestsReturned", "Queued a request again that held no slot", execution=execution.name)
         self.settled.add(execution.closing, "janitor", self.clock())
