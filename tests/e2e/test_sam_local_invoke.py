@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # between SAM CLI's own packages
 ]
 NO_SERVICE = "http://127.0.0.1:9"
-DEPLOYED = {"Starter", "Janitor", "ExecutionClosed", "ProcessRegistrar", "Chatbot", "Worker"}
+DEPLOYED = {"Starter", "Janitor", "Ending", "ProcessRegistrar", "Chatbot", "Worker"}
 Variables = dict[str, dict[str, str]]
 
 

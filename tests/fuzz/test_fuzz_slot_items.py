@@ -184,7 +184,7 @@ def test_the_request_of_any_unsuccessful_execution_is_kept_when_its_item_can_be_
     before = account.tables.put(SLOTS, before)
     account.execution(name, status, input, **failure)
     account.age_executions(3600)
-    function = "execution_closed" if by == "event" else "janitor"
+    function = "ending" if by == "event" else "janitor"
     body = json.dumps({"detail": {"name": name, "status": status}})
     event = {"Records": [record(body) | {"receiptHandle": "handle-event"}]}
 

@@ -192,7 +192,7 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "the workflow has found no slot", {}, ended("FAILED", "SlotLost"))
     yield Case(function, "the workflow has found no slot, and its process was removed", {}, removed)
 
-    function = "ExecutionClosedFunction"
+    function = "EndingFunction"
     closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
     yield Case(function, "its run lives", closed, ended(alive=True, **held("RUNNING", job)))
     yield Case(function, "its run lives again", closed, ended(alive=True, **quiet))
@@ -232,7 +232,7 @@ def with_caller(target: str, caller: str) -> Iterator[Case]:
     sent = message(REQUEST | {"task_token": caller}, "requests.fifo")
     yield Case("StarterFunction", "the request of a caller, no such process", sent, put(SLOTS))
     closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
-    for function, event in (("JanitorFunction", {}), ("ExecutionClosedFunction", closed)):
+    for function, event in (("JanitorFunction", {}), ("EndingFunction", closed)):
         yield Case(function, "its child runs", event, ended(child="RUNNING", **running))
         yield Case(function, "its child has succeeded", event, ended(child="SUCCEEDED", **running))
         yield Case(function, "its child has failed", event, ended(child="FAILED", **running))

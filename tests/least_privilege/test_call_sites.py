@@ -11,7 +11,7 @@ from tests.least_privilege.recording import Site, folder_of
 EXCLUDED = {
     "StarterFunction": {("slots/rows", "RequestRows._pages"): "the janitor's list of ends without an answer"},
     "JanitorFunction": {("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request"},
-    "ExecutionClosedFunction": {
+    "EndingFunction": {
         ("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request",
         ("slots/executions", "Workflow._list"): "the janitor's list of closed executions",
     },

@@ -71,12 +71,12 @@ PATTERNS = {
             {"states:DescribeExecution", "states:GetExecutionHistory"},
             "an execution is named after its request",
         )
-        for role in ("JanitorRole", "ExecutionClosedRole")
+        for role in ("JanitorRole", "EndingRole")
     },
     ("StarterRole", "stateMachine:*"): ({"states:SendTaskFailure"}, "as for WorkflowRole"),
     **{
         (role, "stateMachine:*"): ({"states:SendTaskSuccess", "states:SendTaskFailure"}, "as for WorkflowRole")
-        for role in ("JanitorRole", "ExecutionClosedRole")
+        for role in ("JanitorRole", "EndingRole")
     },
     ("WorkflowRole", "stateMachine:*"): (
         {"states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"},
@@ -87,7 +87,7 @@ PATTERNS = {
             {"states:DescribeExecution", "states:StopExecution"},
             "a child is named after its request",
         )
-        for role in ("WorkflowRole", "JanitorRole", "ExecutionClosedRole")
+        for role in ("WorkflowRole", "JanitorRole", "EndingRole")
         for machine in ("child", "second", "third")
     },
     ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),

@@ -125,21 +125,21 @@ EXPECTED: dict[str, Expectation] = {
         and outcome.counted("JanitorRuns") == [1.0]
         and outcome.state(execution_name("sample", "2012-07", 1)) == "STARTED"
     ),
-    "execution_closed/aborted": _keeps("2012-01", "ABORTED"),
-    "execution_closed/timed_out": _keeps("2012-03", "TIMED_OUT"),
-    "execution_closed/failed": lambda outcome: (
+    "ending/aborted": _keeps("2012-01", "ABORTED"),
+    "ending/timed_out": _keeps("2012-03", "TIMED_OUT"),
+    "ending/failed": lambda outcome: (
         outcome.failed_items == 0
         and not outcome.messages("FailedRequestQueue")
         and outcome.row("SettledTable", execution_name("sample", "2012-02", 1))["settled_by"] == "workflow"
     ),
-    "execution_closed/slot_lost": lambda outcome: (
+    "ending/slot_lost": lambda outcome: (
         outcome.failed_items == 0
         and outcome.state(execution_name("sample", "2012-04", 1)) == "RETURNED"
         and outcome.state(execution_name("sample", "2012-04", 2)) == "QUEUED"
         and {json.loads(each["body"])["process"] for each in outcome.messages("DispatchQueue")} == {"sample"}
     ),
-    "execution_closed/unknown_execution": lambda outcome: (
-        (outcome.failed_items, outcome.counted("StatusEventsHandled")) == (0, [1.0])
+    "ending/unknown_execution": lambda outcome: (
+        (outcome.failed_items, outcome.counted("EndingsHandled")) == (0, [1.0])
         and not outcome.messages("FailedRequestQueue")
     ),
     "process_registrar/create": _registered(3, "orders-job", created=True),

@@ -51,7 +51,7 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
     for queue in ("RequestQueue", "DispatchQueue"):
         assert resources[queue]["Properties"]["VisibilityTimeout"] == slots_actors.VISIBILITY
     assert resources["StarterFunction"]["Properties"]["Timeout"] == slots_state.TIMEOUT
-    assert resources["StatusEventQueue"]["Properties"]["MessageRetentionPeriod"] == EVENT_RETENTION
+    assert resources["EndingQueue"]["Properties"]["MessageRetentionPeriod"] == EVENT_RETENTION
 
 
 @pytest.mark.parametrize("name", ["1 request, any fault", "token, 3 clients, clocks apart, one dies"])

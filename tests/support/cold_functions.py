@@ -37,7 +37,7 @@ ENVIRONMENT = (
         "DISPATCH_QUEUE_URL": "https://sqs/bells",
         "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
         "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
-        "STATUS_EVENT_QUEUE_URL": "https://sqs/status-events",
+        "ENDING_QUEUE_URL": "https://sqs/status-events",
         "TOKEN_TABLE_NAME": TOKENS,
         "SEEN_SIGNATURE_TABLE_NAME": SEEN,
         "SIGNING_KEY_SECRET": "signing",

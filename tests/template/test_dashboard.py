@@ -79,7 +79,7 @@ def test_the_dashboard_shows_every_metric_of_the_application() -> None:
         "JanitorRunsSkipped",
         "LeaseRingsSkipped",
         "RetryReports",
-        "StatusEventsHandled",
+        "EndingsHandled",
         "TokenRefresherRuns",
     }
 

@@ -73,7 +73,7 @@ def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
                 assert statement["Resource"] == permitted
                 assert role["DependsOn"] == "PermittedJobs"
                 roles.add(name)
-    assert roles >= {"WorkflowRole", "JanitorRole", "ExecutionClosedRole"}
+    assert roles >= {"WorkflowRole", "JanitorRole", "EndingRole"}
     assert RESOURCES["Process"]["DependsOn"] == "WorkflowRole"
 
 
@@ -174,15 +174,15 @@ def test_a_janitor_run_is_neither_retried_nor_queued_and_ends_before_its_timeout
 
 def test_a_status_event_is_kept_for_longer_than_its_two_checks_and_an_hour_at_most() -> None:
     longest_gap = TEMPLATE["Parameters"]["CheckGapSeconds"]["MaxValue"]
-    queue = _properties("StatusEventQueue")
-    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["ExecutionClosedFunction"]["Timeout"]
+    queue = _properties("EndingQueue")
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["EndingFunction"]["Timeout"]
     assert 2 * longest_gap + queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] <= 3600
 
 
 @pytest.mark.parametrize("name", ["aborted", "failed", "timed_out"])
 def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -> None:
     """A pattern that matches no event is valid and causes no error."""
-    sample = json.loads((ROOT / "events" / "execution_closed" / f"{name}.json").read_text())
+    sample = json.loads((ROOT / "events" / "ending" / f"{name}.json").read_text())
     event = json.loads(sample["Records"][0]["body"])
     pattern = _properties("WorkflowClosedRule")["EventPattern"]
     assert pattern["detail"]["stateMachineArn"] == [{"Ref": "Workflow"}]
@@ -198,7 +198,7 @@ def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "ExecutionClosedRole"])
+@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "EndingRole"])
 def test_f2_roles_that_end_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
     """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive without an error."""
     glue = [s for s in statements(name) if "glue:" in str(s["Action"])]

@@ -28,7 +28,7 @@ WRITTEN = parsed_template()
 EXPENDABLE = {
     "DispatchQueue": "the janitor dispatches the processes whose rings it drops",
     "SettledTable": "without its items, some requests are kept twice",
-    "StatusEventQueue": "the janitor handles the events that it drops",
+    "EndingQueue": "the janitor handles the events that it drops",
     "TokenTable": "the API issues another token",
     "SeenSignatureTable": "after ten minutes its items have no effect",
     "DownstreamTable": "without its items each breaker is closed, and the first failures open it again",

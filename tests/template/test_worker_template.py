@@ -26,7 +26,7 @@ from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
     CLOCK_SKEW_SECONDS,
     ChatbotSettings,
-    ClosedExecutionSettings,
+    EndingSettings,
     CredentialsSettings,
     EventSettings,
     JanitorSettings,
@@ -170,9 +170,9 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
         ("StarterFunction", EventSettings),
         ("JanitorFunction", JanitorSettings),
         ("JanitorFunction", EventSettings),
-        ("ExecutionClosedFunction", JanitorSettings),
-        ("ExecutionClosedFunction", ClosedExecutionSettings),
-        ("ExecutionClosedFunction", EventSettings),
+        ("EndingFunction", JanitorSettings),
+        ("EndingFunction", EndingSettings),
+        ("EndingFunction", EventSettings),
         ("ChatbotFunction", ChatbotSettings),
         ("ChatbotFunction", TokenSettings),
         ("TokenRefresherFunction", CredentialsSettings),
@@ -191,7 +191,7 @@ def test_a_function_has_the_variables_that_its_settings_read(
 def test_a_function_has_only_the_variables_that_it_uses() -> None:
     """A table's name in an environment suggests that the function uses the table."""
     functions = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
-    assert functions == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}
+    assert functions == {"StarterFunction", "JanitorFunction", "EndingFunction", "ProcessRegistrarFunction"}
 
 
 # --------------------------------------------------------------------------------------------------------- recursion

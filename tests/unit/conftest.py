@@ -200,7 +200,7 @@ class Account:
             "DISPATCH_QUEUE_URL": self.dispatch_url,
             "REQUEST_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
             "FAILED_REQUEST_QUEUE_URL": self.failed_url,
-            "STATUS_EVENT_QUEUE_URL": self.status_event_url,
+            "ENDING_QUEUE_URL": self.status_event_url,
         }
 
     # Requests

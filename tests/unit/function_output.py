@@ -49,7 +49,7 @@ def by_function(load: Load) -> dict[str, str]:
     return {
         "starter": _output_of(_starter(load("starter"))),
         "janitor": _output_of(_janitor(load("janitor"))),
-        "execution_closed": _output_of(_execution_closed(load("execution_closed"))),
+        "ending": _output_of(_ending(load("ending"))),
         "chatbot": _output_of(_chatbot(load("chatbot"))),
         "token_refresher": _output_of(_token_refresher(load("token_refresher"))),
         "retry_report": _output_of(_retry_report(load)),
@@ -109,7 +109,7 @@ def _janitor(module: ModuleType) -> Iterator[None]:
             yield module.handler({}, CONTEXT)
 
 
-def _execution_closed(module: ModuleType) -> Iterator[None]:
+def _ending(module: ModuleType) -> Iterator[None]:
     module._closed = SimpleNamespace(handle=lambda *_: None)
     yield module.handler({"Records": [request_record('{"detail": {"name": "p-1"}}')]}, CONTEXT)
 

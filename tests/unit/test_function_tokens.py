@@ -86,7 +86,7 @@ def test_an_error_of_the_starter_shows_no_token(
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("function", ["janitor", "execution_closed"])
+@pytest.mark.parametrize("function", ["janitor", "ending"])
 def test_the_janitor_shows_no_token(
     scene: CallerScene, load: Load, shown: Callable[[], str], function: str, refusal: str
 ) -> None:
@@ -98,7 +98,7 @@ def test_the_janitor_shows_no_token(
     scene.answer_calls_of(module._stepfunctions)
     module._stepfunctions.meta.events.register("after-call.stepfunctions", scene._set_dates)
     published = _events_of(module)
-    handle = scene.account.status_event(scene.execution) if function == "execution_closed" else ""
+    handle = scene.account.status_event(scene.execution) if function == "ending" else ""
     record = request_record({"detail": {"name": scene.execution}}) | {"receiptHandle": handle}
     module.handler({"Records": [record]}, CONTEXT)
     assert (len(scene.seen), len(published)) == (1, 1)

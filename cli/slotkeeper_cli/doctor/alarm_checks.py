@@ -81,7 +81,7 @@ def topic_key(facts: Facts) -> Iterator[Finding]:
 
 
 def status_event_key(facts: Facts) -> Iterator[Finding]:
-    """EventBridge sends the status events of workflows to StatusEventQueue, which is encrypted with the stack's key."""
+    """EventBridge sends the status events of workflows to EndingQueue, which is encrypted with the stack's key."""
     key = facts.key
     # EventBridge sends neither account nor rule to KMS, so a statement with a condition does not apply to it (the page
     # on encryption).

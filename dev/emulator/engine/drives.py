@@ -23,7 +23,7 @@ branch: contextvars.ContextVar["Branch | None"] = contextvars.ContextVar("branch
 _latest: dict[str, "Drive"] = {}
 
 
-class ExecutionClosed(Exception):
+class Ending(Exception):
     """The execution of this thread was closed: end without Retry, Catch or another state."""
 
 
@@ -51,24 +51,24 @@ class Drive:
     closed: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise ExecutionClosed if this drive has ended."""
+        """Raise Ending if this drive has ended."""
         if self.closed.is_set():
-            raise ExecutionClosed
+            raise Ending
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises ExecutionClosed as soon as the execution is closed, and soon after the branch was stopped."""
+        """Sleep. Raises Ending as soon as the execution is closed, and soon after the branch was stopped."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and branch.get() is not None:
             self.closed.wait(min(left, POLL_SECONDS))
             check()
         if self.closed.wait(max(0.0, left)):
-            raise ExecutionClosed
+            raise Ending
 
 
 def check() -> None:
-    """Raise ExecutionClosed in a thread whose drive has ended, or whose branch was stopped."""
+    """Raise Ending in a thread whose drive has ended, or whose branch was stopped."""
     if has_ended():
-        raise ExecutionClosed
+        raise Ending
 
 
 def has_ended() -> bool:

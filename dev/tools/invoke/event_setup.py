@@ -94,7 +94,7 @@ class EventSetup:
             makers: dict[str, Callable[[str, Event], Event]] = {
                 "starter": self._starter,
                 "janitor": self._janitor,
-                "execution_closed": self._execution_closed,
+                "ending": self._ending,
                 "process_registrar": self._registrar,
                 "chatbot": self._chatbot,
                 "token_refresher": self._refresher,
@@ -167,7 +167,7 @@ class EventSetup:
                 grants.grant(seen, [PlannedStart(execution, 1)], 0, 1.0)
         return event
 
-    def _execution_closed(self, name: str, event: Event) -> Event:
+    def _ending(self, name: str, event: Event) -> Event:
         self._make_processes()
         if name != "unknown_execution" and name and self._own:
             detail = json.loads(event["Records"][0]["body"])["detail"]

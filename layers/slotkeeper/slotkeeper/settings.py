@@ -66,10 +66,10 @@ class JanitorSettings(NamedTuple):
     check_gap_seconds: int
 
 
-class ClosedExecutionSettings(NamedTuple):
+class EndingSettings(NamedTuple):
     """Further settings of the function that handles status events."""
 
-    status_event_queue_url: str
+    ending_queue_url: str
 
 
 class EventSettings(NamedTuple):

@@ -232,7 +232,7 @@ def test_a_manually_started_execution_of_any_name_is_settled(error: str, scene: 
 def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: JanitorScene, load: Load) -> None:
     scene.start()
     scene.abort()
-    module = load("execution_closed")
+    module = load("ending")
     asked = passed_values(module._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     event = record({"detail": {"name": scene.execution, "redriveCount": 0}})
     event["receiptHandle"] = scene.account.status_event(scene.execution)
@@ -243,7 +243,7 @@ def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: Janito
 def test_a_malformed_event_returns_and_is_counted(
     account: Account, load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = load("execution_closed")
+    module = load("ending")
     event = record("no event")
     event["receiptHandle"] = account.status_event("p-1")
     assert module.handler({"Records": [event]}, invocation())["batchItemFailures"]

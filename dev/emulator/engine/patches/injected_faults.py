@@ -97,7 +97,7 @@ def _task_call(rules: Rules, original: Callable[..., Any], resource: str, given:
             drive.wait(STEP_SECONDS)
             timed_out = abandoned.get()
             if timed_out is not None and timed_out.is_set():
-                raise drives.ExecutionClosed  # timed out while held: the call must not be made
+                raise drives.Ending  # timed out while held: the call must not be made
         return original(resource, given)
     if action == "late":
         result = original(resource, given)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.drives import Drive, ExecutionClosed
+from dev.emulator.engine.drives import Drive, Ending
 from dev.emulator.engine.emulator import eventbridge, patch, put, refused, responses, setting, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
@@ -92,7 +92,7 @@ def _run_drive(drive: Drive) -> None:
     try:
         output = json.dumps(_walk(drive))
         drives.close(drive, "SUCCEEDED", {"output": output}, output=output)
-    except ExecutionClosed:
+    except Ending:
         pass
     except sfn._ExecutionError as error:
         _fail(drive, error.error, error.cause)
@@ -105,7 +105,7 @@ def _run_drive(drive: Drive) -> None:
 
 
 def _walk(drive: Drive) -> Any:
-    """Run from the drive's position to an end state; return the output. Raises ExecutionClosed if closed before."""
+    """Run from the drive's position to an end state; return the output. Raises Ending if closed before."""
     context = drive.context
     name: str | None
     name, data, variables = drive.position

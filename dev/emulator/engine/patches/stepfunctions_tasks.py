@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.drives import Branch, ExecutionClosed
+from dev.emulator.engine.drives import Branch, Ending
 from dev.emulator.engine.emulator import patch, put, setting, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
@@ -87,18 +87,18 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
 
 
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
-    """Wait for the end of what a task with `.sync` has started. Raises ExecutionClosed if the task ends first.
+    """Wait for the end of what a task with `.sync` has started. Raises Ending if the task ends first.
 
     An aborted task stops it (AWS: best effort), except in the executions of `leave_running`; a timeout does not.
     """
     timed_out, drive = abandoned.get(), drives.current.get()
     while is_running():
         if timed_out is not None and timed_out.is_set():
-            raise ExecutionClosed  # the task timed out, so this thread's result is not used
+            raise Ending  # the task timed out, so this thread's result is not used
         if drive is not None and drives.has_ended():
             if drives.is_aborted() and drive.execution["name"] not in leave_running:
                 stop()
-            raise ExecutionClosed
+            raise Ending
         time.sleep(drives.POLL_SECONDS)
 
 
@@ -152,7 +152,7 @@ def _run_one(original: Callable[..., Any], *arguments: Any) -> Any:
         with drives.lock:
             branch.failure = branch.failure or error
         raise
-    except ExecutionClosed:
+    except Ending:
         if branch.failure is None:  # the execution was closed, or an outer state has failed
             raise
         raise branch.failure from None

@@ -1,6 +1,6 @@
 """Handles the status events of workflows that closed without success.
 
-An event is a message on StatusEventQueue. It is delivered again until all steps are done:
+An event is a message on EndingQueue. It is delivered again until all steps are done:
 
 1. Stop Glue runs that outlive their workflow. If nothing has run, settle the request and free its slot.
 2. One gap after the close: the first check that finds no live run.

@@ -21,7 +21,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
+from slotkeeper.settings import EndingSettings, JanitorSettings, load_settings
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.doorbell import Doorbell
@@ -35,7 +35,7 @@ _client_config = client_config(read_timeout=3, attempts=3)
 # A page of a list takes longer. If a service does not answer, a call lasts for up to 24 s.
 _list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
-_events = load_settings(ClosedExecutionSettings)
+_events = load_settings(EndingSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
 _stepfunctions = boto3.client("stepfunctions", config=_client_config)
@@ -70,7 +70,7 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
         seconds = _handle(record)
         if seconds is not None:
             _sqs.change_message_visibility(
-                QueueUrl=_events.status_event_queue_url,
+                QueueUrl=_events.ending_queue_url,
                 ReceiptHandle=record.receipt_handle,
                 VisibilityTimeout=seconds,
             )
@@ -84,7 +84,7 @@ def _handle(record: SQSRecord) -> int | None:
         detail = json.loads(record.body)["detail"]
         logger.append_keys(execution=detail["name"])
         seconds = _closed.handle(detail["name"], detail.get("redriveCount", 0), report)
-        metrics.add_metric("StatusEventsHandled", MetricUnit.Count, int(seconds is None))
+        metrics.add_metric("EndingsHandled", MetricUnit.Count, int(seconds is None))
     except Exception as error:
         # After any exception the event is delivered again until the queue drops it. The janitor's runs do the rest.
         report.failed("Could not handle a status event; it is delivered again", error)
