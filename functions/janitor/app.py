@@ -1,4 +1,4 @@
-"""The janitor: on a schedule, frees slots of dead holders, keeps their requests and dispatches every queue."""
+"""The janitor: on a schedule, frees slots of dead holders, publishes ends and dispatches every queue."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
-from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.dispatch import Tools
 from slotkeeper.slots.doorbell import Doorbell
-from slotkeeper.slots.endings import Endings
+from slotkeeper.slots.endings import AFTER_EVENT_SECONDS, Endings
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import Grants
-from slotkeeper.slots.janitor import Janitor, RunLease
+from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import RequestRows
-from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
+from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.starts import ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 
@@ -41,7 +40,8 @@ _sqs = boto3.client("sqs", config=_client_config)
 _stepfunctions = boto3.client("stepfunctions", config=_list_config)
 _workflow = Workflow(_stepfunctions, _settings.workflow_arn)
 _completion_events = CompletionEvents.from_environment()
-_lease = RunLease(_dynamodb, _settings.settled_table_name)
+_children = Children(_stepfunctions)
+_doorbell = Doorbell(_sqs, _settings.dispatch_queue_url)
 _grants = Grants(_dynamodb, _settings.slot_table_name)
 _requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
 _start_config = client_config(read_timeout=4, attempts=1)  # as Starts demands
@@ -53,19 +53,23 @@ _janitor = Janitor(
         _grants,
         _requests,
         ReservationStarter(_starts, _grants, _requests, time.time),
-        Doorbell(_sqs, _settings.dispatch_queue_url),
+        _doorbell,
     ),
     RequestRows(_dynamodb, _settings.request_table_name),
-    Endings(
-        _dynamodb,
-        _settings.request_table_name,
-        lambda: Callers(_stepfunctions),
-        RequestEvents(_completion_events, _settings.request_table_name),
+    Endings.from_settings(
+        _settings, _workflow, _dynamodb, _stepfunctions, boto3.client("sns", config=_client_config), _completion_events
     ),
     _workflow,
     GlueRuns(boto3.client("glue", config=_list_config)),
-    Children(_stepfunctions),
-    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _stepfunctions, _completion_events),
+    _children,
+    Settlement(
+        _workflow,
+        _children,
+        _requests,
+        Requeues.from_settings(_settings, _dynamodb),
+        _doorbell,
+        time.time,
+    ),
     _settings.grace_seconds,
     _settings.check_gap_seconds,
 )
@@ -81,15 +85,8 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         return context.get_remaining_time_in_millis() / 1000
 
     _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
-    if not _lease.take(seconds_left()):
-        logger.warning("Skipped this run: another run has not ended")
-        metrics.add_metric("JanitorRunsSkipped", MetricUnit.Count, 1)
-        return {"JanitorRunsSkipped": 1}
-    try:
-        report = _janitor.run(seconds_left())
-        metrics.add_metric("JanitorRuns", MetricUnit.Count, 1)
-    finally:
-        _lease.release()
+    report = _janitor.run(seconds_left())
+    metrics.add_metric("JanitorRuns", MetricUnit.Count, 1)
     for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for process in report.processes:

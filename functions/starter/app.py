@@ -8,7 +8,7 @@ from slotkeeper import cold_start
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import boto3
@@ -18,38 +18,18 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
-from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.dispatch import Report, Tools
 from slotkeeper.slots.doorbell import Bell, Doorbell
-from slotkeeper.slots.endings import Endings
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, Rejected, SameAgain
 from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, Request
-from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
-from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.starter import Observer, Starter
 from slotkeeper.slots.starts import ReservationStarter, Starts
-
-# Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
-AFTER_EVENT_SECONDS = 1
-
-# Answers to callers that did not arrive -> the metric.
-_UNANSWERED = {
-    AnswerOutcome.SPENT: "AnswersSpent",
-    AnswerOutcome.FAILED: "AnswersFailed",
-    AnswerOutcome.DENIED: "AnswersFailed",
-}
-_ENDS = {
-    "REJECTED": "RequestsRejected",
-    "SKIPPED": "RequestsSkipped",
-    "TOO_LATE": "RequestsTooLate",
-    "CANCELLED": "RequestsCancelled",
-}
 
 
 class _Measured(Observer):
@@ -66,13 +46,11 @@ class _Measured(Observer):
             case _:
                 _log(logger.info, "Queued a request", sent_at=sent_at, priority=request.priority, **keys)
 
-    def dead_lettered(self, delivery: Delivery, code: str, reason: str, answered: AnswerOutcome | None) -> None:
+    def dead_lettered(self, delivery: Delivery, code: str, reason: str) -> None:
         logger.warning(
             "Moved a message to the dead-letter queue", code=code, reason=reason, message_id=delivery.message_id
         )
         metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
-        _count_unanswered(answered)
-        _unparsable.dead_lettered(delivery, code, reason)
 
     def dispatched(self, process: str, report: Report) -> None:
         now = time.time()
@@ -105,32 +83,12 @@ def _log(write: Callable[..., None], message: str, **keys: object) -> None:
         write(message, stacklevel=3)  # the location is the caller's
 
 
-def _on_published(row: RequestRow, answered: AnswerOutcome | None) -> None:
-    keys = {"process": row.process, "request_id": row.request_id, "execution": row.execution, "state": row.state}
-    _log(logger.info, "A request has ended without a start", code=row.code, reason=row.reason, **keys)
-    metrics.add_metric(_ENDS[row.state], MetricUnit.Count, 1)
-    _count_unanswered(answered)
-
-
-def _count_unanswered(answered: AnswerOutcome | None) -> None:
-    if answered in _UNANSWERED:
-        metrics.add_metric(_UNANSWERED[answered], MetricUnit.Count, 1)
-
-
-@cache
-def _callers() -> Callers:
-    # Only a request with a caller that ends without a start needs it. One attempt: the row stays until it is published.
-    return Callers(boto3.client("stepfunctions", config=client_config(read_timeout=3, attempts=1)))
-
-
 # One call that succeeds at its third attempt and one that never succeeds take 29 s of the function's 30, with the waits
 # between the attempts.
 _client_config = client_config(read_timeout=3, attempts=3)
 _settings = load_settings(StarterSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
-_completion_events = CompletionEvents.from_environment()
-_unparsable = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
 _grants = Grants(_dynamodb, _settings.slot_table_name)
 _requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
 _start_config = client_config(read_timeout=4, attempts=1)  # as Starts demands
@@ -142,15 +100,8 @@ _starter = Starter(
         ReservationStarter(_starts, _grants, _requests, time.time),
         Doorbell(_sqs, _settings.dispatch_queue_url),
     ),
-    Endings(
-        _dynamodb,
-        _settings.request_table_name,
-        _callers,
-        RequestEvents(_completion_events, _settings.request_table_name),
-        _on_published,
-    ),
+    EndingQueue(_sqs, _settings.ending_queue_url),
     RequestDeadLetterQueue(_sqs, _settings.request_dead_letter_queue_url),
-    _callers,
     _Measured(),
 )
 # The last part of its ARN, by which the two event sources are distinguished.
@@ -167,7 +118,6 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     def seconds_left() -> float:
         return context.get_remaining_time_in_millis() / 1000
 
-    _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
     starter = replace(_starter, tools=replace(_starter.tools, seconds_left=seconds_left))
     deliveries: list[Delivery] = []
     rings: list[tuple[str, str]] = []

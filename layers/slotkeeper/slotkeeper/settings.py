@@ -52,22 +52,27 @@ class StarterSettings(NamedTuple):
     request_table_name: str
     workflow_arn: str
     dispatch_queue_url: str
+    ending_queue_url: str
     request_dead_letter_queue_url: str
 
 
 class JanitorSettings(NamedTuple):
+    """For the janitor and the function of endings."""
+
     slot_table_name: str
     request_table_name: str
-    settled_table_name: str
     workflow_arn: str
     dispatch_queue_url: str
-    failed_request_queue_url: str
+    request_dead_letter_queue_url: str
+    failure_topic_arn: str
     grace_seconds: int
     check_gap_seconds: int
+    request_retention_days: int
+    failed_retention_days: int
 
 
 class EndingSettings(NamedTuple):
-    """Further settings of the function that handles status events."""
+    """Further settings of the function of endings."""
 
     ending_queue_url: str
 

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from slotkeeper.settings import MAX_WEIGHT
-from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.targets import is_state_machine
@@ -31,9 +31,6 @@ from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Children, GlueRuns, 
 if TYPE_CHECKING:
     from slotkeeper.slots.process import Holder, Process
     from slotkeeper.slots.protocol import Slots
-
-# Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
-_FORGOTTEN_AFTER = 86400
 
 
 class Verdict(Enum):
@@ -63,7 +60,7 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
     if holder.state == "RESERVED":
         return Verdict.CANCEL if execution is not None and execution.is_closed and age >= grace else Verdict.ALIVE
     if execution is None:
-        return Verdict.CHECK_WORK if age >= _FORGOTTEN_AFTER else Verdict.ALIVE
+        return Verdict.CHECK_WORK if age >= FORGOTTEN_AFTER else Verdict.ALIVE
     if execution.is_closed and execution.stopped_at is not None and now - execution.stopped_at >= grace:
         return Verdict.CHECK_WORK
     return Verdict.ALIVE
@@ -88,9 +85,9 @@ class Held:
         return is_state_machine(self.target)
 
 
-# Settles the request of a holder whose work has ended, given the holder's name and its newest run, if one is known.
-# False: that is not done yet, and the slot must be kept.
-type Settle = Callable[[str, Holder, Work | None, RunReport], bool]
+# Settles the request of a holder whose work has ended, given its newest run, if one is known. False: that is not done
+# yet, and the slot must be kept.
+type Settle = Callable[[Held, Work | None, RunReport], bool]
 
 
 @dataclass(frozen=True)
@@ -297,9 +294,7 @@ class GlueChecks:
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
             found = search.found(held.name)
-            verdict = self.dead.conclude(
-                held, found, report, lambda: self.settle(held.name, held.holder, found.newest, report)
-            )
+            verdict = self.dead.conclude(held, found, report, lambda: self.settle(held, found.newest, report))
             if verdict is Verdict.FREED:
                 freed.append(held)
         except Exception as error:
@@ -367,9 +362,7 @@ class ChildChecks:
         found = self.dead.find_work(held, self.workflow.execution_arn(held.name))
         if found is None:
             return Verdict.ALIVE
-        return self.dead.conclude(
-            held, found, report, lambda: self.settle(held.name, held.holder, found.newest, report)
-        )
+        return self.dead.conclude(held, found, report, lambda: self.settle(held, found.newest, report))
 
     def adopt_redriven(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Adopt the children of our workflow that were redriven manually and hold no slot, until `until`.

@@ -76,6 +76,7 @@ class Report:
     Attributes:
         started: execution -> what was read of its row.
         is_cut: whether it has read so many blocked requests that it has not found the head of the queue.
+        is_homeless: whether the process does not exist.
     """
 
     started: dict[str, QueuedBody] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Report:
     put_back: list[str] = field(default_factory=list)
     refused_grants: int = 0
     is_cut: bool = False
+    is_homeless: bool = False
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ class _Dispatch:
         leavings = [Leaving(name, "REJECTED", code, reason.format(process)) for name in homeless]
         ended = requests.end_homeless(process, leavings, now, exists=seen is not None)
         self.report.left += ended
+        self.report.is_homeless = seen is None
         return bool(leavings)
 
     def _look_again(self, seen: Process, at: float | None, now: float) -> None:

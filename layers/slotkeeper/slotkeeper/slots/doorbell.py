@@ -25,18 +25,15 @@ class Bell:
     Attributes:
         at: for a timed ring: when its dispatch begins, in seconds since the epoch.
         count: the number of dispatches that have rung for each other before it. Such a chain should be short.
-        ended: executions whose requests an operator has ended without a start. Their callers are answered after the
-            ring, because operators may not answer callers.
     """
 
     process: str
     at: float | None = None
     count: int = 0
-    ended: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The body of its message."""
-        fields = {"process": self.process, "at": self.at, "count": self.count, "ended": self.ended}
+        fields = {"process": self.process, "at": self.at, "count": self.count}
         return json.dumps({name: value for name, value in fields.items() if value})
 
 

@@ -15,21 +15,15 @@ from slotkeeper.slots.targets import execution_arn
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
     from mypy_boto3_stepfunctions.literals import ExecutionStatusType
-    from mypy_boto3_stepfunctions.type_defs import HistoryEventTypeDef
 
 # A list of closed statuses, because PENDING_REDRIVE means that the execution is about to run again.
 CLOSED_STATUSES = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
-# The errors of the workflow's own Fail states.
-REQUEST_FAILED = "RequestFailed"
-# The request has succeeded or was kept, and its caller could not be answered. The cause states which.
-ANSWER_FAILED = "AnswerFailed"
-SUCCEEDED_CAUSE = "SUCCEEDED"
-# The workflow could not read its child, and has left request and slot to the janitor. The cause begins with the ARN.
-CHILD_TOO_LARGE = "ChildTooLarge"
-# The workflow holds no slot, and has started no work. Its request is queued again (returns.py).
+# The error of the workflow's Fail state if it holds no slot, and has started no work. Its request is queued again
+# (returns.py).
 SLOT_LOST = "SlotLost"
-ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED}
+# Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
+FORGOTTEN_AFTER = 86400
 
 # The workflow's last state puts the error's name before the cause.
 _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
@@ -54,34 +48,16 @@ class Execution:
     redrives: int = 0
 
     @property
-    def closing(self) -> str:
-        """The key of this end of the execution in SettledTable. A redriven execution has the same name and ends again.
-
-        An execution name cannot contain "#" (Step Functions API Reference, StartExecution, `name`).
-        """
-        return closing(self.name, self.redrives)
-
-    @property
     def is_closed(self) -> bool:
         return self.status in CLOSED_STATUSES
 
     @property
     def has_lost_its_slot(self) -> bool:
-        """Whether it, or its redrive, has started no work because it held no slot."""
-        return self.status == "FAILED" and self.error == SLOT_LOST
-
-    @property
-    def is_accounted_for(self) -> bool:
-        """Whether it has kept its request, or finished it, before it ended as failed.
+        """Whether it, or its redrive, has started no work because it held no slot.
 
         The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
         """
-        return self.status == "FAILED" and self.error in ACCOUNTED_FOR
-
-
-def closing(name: str, redrives: int) -> str:
-    """See Execution.closing."""
-    return f"{name}#{redrives}" if redrives else name
+        return self.status == "FAILED" and self.error == SLOT_LOST
 
 
 class Workflow:
@@ -111,13 +87,6 @@ class Workflow:
             started_at=response["startDate"].timestamp(),
             redrives=response.get("redriveCount", 0),
         )
-
-    def last_events(self, name: str) -> list[HistoryEventTypeDef]:
-        """Return the last 100 events of an execution's history, with their data, the newest first."""
-        answer = self._stepfunctions.get_execution_history(
-            executionArn=self.execution_arn(name), maxResults=100, reverseOrder=True
-        )
-        return answer["events"]
 
     def running(self) -> Iterator[str]:
         """List the names of the running executions. The list is eventually consistent."""
@@ -157,14 +126,10 @@ class Workflow:
 def failure_reason(cause: str) -> str:
     """Why a request failed, in words: Glue's error message, if the cause is the JobRun of a run; otherwise the cause.
 
-    The workflow's `reason` (state RunGlueJob) is the same for its e-mail and event, or the run's state if Glue gives no
-    message. Unlike the cause, a reason does not contain the run's arguments, which events must not contain. It is
-    found there without a regular expression: the Step Functions guide does not state that its JSONata supports them,
-    and an expression that fails in a Catch ends the workflow with its slot taken.
+    Unlike the cause, a reason does not contain the run's arguments, which events must not contain.
 
     Step Functions returns the JobRun as JSON with its keys in alphabetical order, so the arguments of the run precede
-    the message. The workflow cuts a cause after 8,000 characters in FailedRequestQueue, and after 30,000 in the
-    execution. A message that was cut ends with "...".
+    the message. A cause is cut after 30,000 characters. A message that was cut ends with "...".
     """
     text = _ERROR_NAME.sub("", cause)
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.request import PRIORITIES, Request
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, RequestTable, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RequestTable, place_of
 
 
 @dataclass(frozen=True)
@@ -133,5 +133,5 @@ def _ended(code: str, reason: str, now: float) -> Item:
         "code": {"S": code},
         "reason": {"S": reason},
         "ended": number(now),
-        "expires": number(int(now) + RETENTION_SECONDS),
+        "failed": number(now),
     }

@@ -1,11 +1,11 @@
 """A run of the janitor: repair counters, remove expired leases, publish ends, settle requests, dispatch every process
 that has a queue, and free the slots of dead holders.
 
-Each part needs more services than the part before: publishing needs DynamoDB and the callers, a settlement and a
+Each part needs more services than the part before: publishing needs DynamoDB and the receivers, a settlement and a
 dispatch also Step Functions, and freeing a slot also Glue or the state machines that run in slots. So a failing or slow
 service does not affect the parts before it. Each part stops when the run's time has ended. Threads would not help: the
-quotas bind first. dead_holders.py has the proof that a holder is dead, and the order of the checks. RunLease allows one
-run at a time.
+quotas bind first. dead_holders.py has the proof that a holder is dead, and the order of the checks. Two runs at the
+same time are safe, since each step is conditional: they do the same work twice.
 
 While every sender of a doorbell works, its dispatches find nothing to start. Without doorbells they run the system.
 """
@@ -15,13 +15,10 @@ from __future__ import annotations
 import math
 import random
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from slotkeeper.aws.dynamodb import Table, Write, number
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell
@@ -35,15 +32,12 @@ from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
 from slotkeeper.slots.run_report import MALFORMED_ITEM, QueueLength, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.work import Children, GlueRuns
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+from slotkeeper.slots.work import Children, GlueRuns, Work
 
 # Seconds after which a run starts no further work: less than the time between two runs, and less than half of the
 # function's timeout, so that calls in flight can still time out (functions/janitor/app.py).
 RUN_SECONDS = 50
-# The part of these for settling before holders are checked. The time left after the checks is used to settle more.
+# The part of these for settling requests without a holder.
 SETTLE_SECONDS = 15
 # For removing expired leases, so that many of them do not delay the other work.
 _LEASE_SECONDS = 10
@@ -87,8 +81,8 @@ class Janitor:
 
     def __post_init__(self) -> None:
         self._dead = DeadHolders(self.slots, self.glue, self.children, self.check_gap, self.clock)
-        self._glue_checks = GlueChecks(self._dead, self.shuffle, self.settlement.settle_dead)
-        self._child_checks = ChildChecks(self._dead, self.workflow, self.settlement.settle_dead)
+        self._glue_checks = GlueChecks(self._dead, self.shuffle, self._settle)
+        self._child_checks = ChildChecks(self._dead, self.workflow, self._settle)
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
         """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
@@ -111,22 +105,13 @@ class Janitor:
         self._publish_ends(processes, report, min(until, self.clock() + _PUBLISH_SECONDS))
         looked_at = self.clock()
         queued = self._look(processes, report, until)
-        holders = {name: holder for process in processes for name, holder in process.holders.items()}
-        settle_until = min(self.clock() + SETTLE_SECONDS, until)
-        # Without the holder, a request would be kept although its work has succeeded.
-        if is_read:
-            with report.guard("Could not list the executions that closed without success"):
-                self.settlement.find(settle_until - SETTLE_SECONDS / 2)
-                self.settlement.settle_found(report, settle_until, holders, malformed)
+        self._settle_unheld(processes, report, min(until, self.clock() + SETTLE_SECONDS))
         self._dispatch(queued, looked_at, report, until)
         freed = self._free(processes, report, until, knows_all=is_read and not malformed)
         self._ring([held.process for held in freed], report)
-        # A list may be long. Half of the time that is left is for settling more.
-        self._child_checks.adopt_redriven(processes, report, (self.clock() + until) / 2)
-        if is_read:
-            self.settlement.settle_found(report, until, holders, malformed)
-            with report.guard("Could not record up to which time all requests are settled"):
-                self.settlement.note_settled(started_at)
+        self._publish(report.settled, report, until)
+        # A list may be long.
+        self._child_checks.adopt_redriven(processes, report, until)
         return report
 
     def _read(self, processes: list[Process], malformed: set[str], report: RunReport) -> None:
@@ -191,14 +176,42 @@ class Janitor:
                 listed = self.rows.unpublished(process.name)
             for reason in listed.malformed:
                 report.note("MalformedRequests", "The row of an ended request is malformed", reason=reason)
-            for execution, _ in listed.rows:
-                if self.clock() >= until:
-                    break
-                is_published = False
-                with report.guard("Could not publish that a request has ended", execution=execution):
-                    is_published = not self.endings.publish(process.name, [execution])
-                unpublished += not is_published
+            unpublished += self._publish([(process.name, execution) for execution, _ in listed.rows], report, until)
         report.counts["RequestsUnpublished"] = unpublished  # also 0, which ends the alarm
+
+    def _publish(self, ends: Iterable[tuple[str, str]], report: RunReport, until: float) -> int:
+        """Publish the ends of these executions, each with its process, until `until`; how many were not published."""
+        left = 0
+        for process, execution in ends:
+            is_published = False
+            if self.clock() < until:
+                with report.guard("Could not publish how a request has ended", execution=execution):
+                    is_published = not self.endings.publish(process, [execution])
+            left += not is_published
+        return left
+
+    def _settle_unheld(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Settle the requests that were started, and whose execution holds no slot any more, until `until`."""
+        for process in self._in_random_order(processes):
+            if self.clock() >= until:
+                break
+            with report.guard("Could not settle requests without a slot", process_name=process.name):
+                listed = self.rows.open(process.name)
+                for reason in listed.malformed:
+                    report.note("MalformedRequests", "A request's row is malformed", reason=reason)
+                started = [name for name, state in listed.rows if state == "STARTED"]
+                if all(name in process.holders for name in started):
+                    continue
+                # After the rows: what was granted or released meanwhile has changed one of the two.
+                fresh = self.slots.read(process.name)
+                for name in started:
+                    if fresh is None or name not in fresh.holders:
+                        self._settle_row(process.name, name, report)
+
+    def _settle_row(self, process: str, name: str, report: RunReport) -> None:
+        row = self.rows.row(process, name)
+        if row is not None and row.state in ("QUEUED", "STARTED", "FAILED"):
+            self.settlement.settle_unheld(row, report)
 
     def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:
         """Return process -> the requests that could start now, for each process that must be dispatched."""
@@ -266,8 +279,7 @@ class Janitor:
             for execution in startable & done.started.keys():
                 message = "Started a request for which no doorbell was heard"
                 report.note("StartsOverdue", message, process_name=process, execution=execution)
-            with report.guard("Could not publish that requests have ended", process_name=process):
-                self.endings.publish(process, [leaving.execution for leaving in done.left])
+            self._publish([(process, leaving.execution) for leaving in done.left], report, until)
 
     def _in_random_order(self, processes: Sequence[Process]) -> list[Process]:
         shuffled = list(processes)
@@ -305,6 +317,9 @@ class Janitor:
             freed += self._glue_checks.check(by_runs, everyone, report, until)
         except Exception as error:
             report.failed("Could not check the holders; they keep their slots", error)
+        for held in freed:  # one that had lost its slot is queued again: the next dispatch would grant it another
+            with report.guard("Could not settle the request of a freed slot", execution=held.name):
+                self._settle_row(held.process.name, held.name, report)
         return freed
 
     def _judge_all(self, doubtful: list[Held], freed: list[Held], report: RunReport, until: float) -> list[Held]:
@@ -319,10 +334,8 @@ class Janitor:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
                 match judge(held.holder, execution, self.clock(), self.grace):
                     case Verdict.CANCEL:
-                        if self._is_settled(held, report) and self._dead.cancel(held, report):
+                        if self._settle(held, None, report) and self._dead.cancel(held, report):
                             freed.append(held)
-                            # One that has lost its slot is queued again now: the next dispatch would grant it another.
-                            self.settlement.settle_dead(held.name, None, None, report)
                     case Verdict.CHECK_WORK:
                         if execution is None:
                             report.note(
@@ -338,18 +351,17 @@ class Janitor:
                     break
         return dead
 
-    def _is_settled(self, held: Held, report: RunReport) -> bool:
-        """Settle the request of a reservation: its outcome is recorded before its slot is free."""
-        return self.settlement.settle_dead(held.name, held.holder, None, report)
+    def _settle(self, held: Held, work: Work | None, report: RunReport) -> bool:
+        """Settle the request of a holder whose work has ended: before its slot is free."""
+        return self.settlement.settle_held(held.process.name, held.name, work, held.target, report)
 
     def _closed(self, doubtful: Sequence[Held], until: float) -> dict[str, Execution]:
-        """Return the closed executions that this run has listed, by name."""
-        closed = self.settlement.closed
-        unknown = {held.name for held in doubtful} - set(closed)
+        """List the closed executions of many holders, by name: that takes fewer calls than one for each."""
+        closed: dict[str, Execution] = {}
+        unknown = {held.name for held in doubtful}
         if len(unknown) <= _LIST_FROM_HOLDERS:
             return closed
-        closed = dict(closed)
-        since = min(held.holder.since for held in doubtful if held.name in unknown)
+        since = min(held.holder.since for held in doubtful)
         for listed, execution in enumerate(self.workflow.unsuccessful(since), start=1):
             closed[execution.name] = execution
             unknown.discard(execution.name)
@@ -365,55 +377,3 @@ class Janitor:
                 report.failed("Could not ring; the next run dispatches the process", error, process_name=name)
                 if is_outage(error):
                     break
-
-
-_KEY = {"execution_name": {"S": "#run"}}
-TAKE_CONDITION = "attribute_not_exists(execution_name) OR held_until < :now"
-RETURN_CONDITION = "code = :code"
-
-
-class RunLease:
-    """A lease that allows one run of the janitor at a time. Errors of DynamoDB pass through.
-
-    The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
-    returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
-    deadline plus CLOCK_SKEW_SECONDS.
-
-    Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the
-    same quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot
-    reserve any (Lambda API Reference, PutFunctionConcurrency).
-
-    Args:
-        clock: seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        dynamodb: DynamoDBClient,
-        table_name: str,
-        clock: Callable[[], float] = time.time,
-        new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
-    ) -> None:
-        self._table = Table(dynamodb, table_name, "execution_name")
-        self._clock = clock
-        self._new_code = new_code
-        self._code = ""
-
-    def take(self, seconds_left: float) -> bool:
-        """Take the lease; False if another run holds it.
-
-        Args:
-            seconds_left: seconds until Lambda stops this invocation.
-        """
-        now = self._clock()
-        self._code = self._new_code()
-        write = self._put(now + seconds_left + CLOCK_SKEW_SECONDS, TAKE_CONDITION, {":now": number(int(now))})
-        # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
-        return write.held or write.item.get("code") == {"S": self._code}
-
-    def release(self) -> None:
-        """Return the lease, if this run still holds it."""
-        self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
-
-    def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:
-        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": number(int(until))}, condition, values)

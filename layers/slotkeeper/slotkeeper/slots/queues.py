@@ -1,4 +1,4 @@
-"""The queues that keep what did not run: messages that are no requests, and failed requests."""
+"""RequestDeadLetterQueue, which keeps the messages that are no requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 MAX_REASON_CHARACTERS = 2000
-MAX_CAUSE_CHARACTERS = 8000
 # A message may have 1 MiB with its attributes (SQS API Reference, SendMessage), and a character up to four bytes.
 MAX_BODY_CHARACTERS = 200_000
 
@@ -47,27 +46,3 @@ class RequestDeadLetterQueue:
             MessageGroupId=delivery.message_id,
             MessageDeduplicationId=delivery.message_id,
         )
-
-
-class FailedRequestQueue:
-    """The queue that keeps failed requests: those that were started and did not succeed. The body can be sent again."""
-
-    def __init__(self, sqs: SQSClient, queue_url: str) -> None:
-        self._sqs = sqs
-        self._queue_url = queue_url
-
-    def keep(self, body: str, execution: str, error: str, cause: str, glue_run_state: str = "") -> None:
-        """Keep a request with the same attributes as the workflow's KeepRequest state.
-
-        Args:
-            glue_run_state: the state of the execution's Glue run; if empty, the attribute is omitted.
-        """
-        attributes: Mapping[str, MessageAttributeValueTypeDef] = {
-            "execution_name": text(execution, 80),
-            "error": text(error, 256),
-            "cause": text(cause, MAX_CAUSE_CHARACTERS),
-            "kept_by": text("janitor", 20),
-        }
-        if glue_run_state:
-            attributes = {**attributes, "glue_run_state": text(glue_run_state, 20)}
-        self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)

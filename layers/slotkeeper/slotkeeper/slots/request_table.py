@@ -17,25 +17,29 @@
     place          S, while it is queued and its start is not marked: its place in the queue
     placed         S: the place that it has or had
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
-    open           N, until it has ended and its end was published: when it was accepted; below 0 once it has ended
+    open           N, until its end was published: when it was accepted; once it has ended, that time below 0
     granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant; empty
                    if the starter that granted it has died
     put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
     started, ended N: seconds since the epoch
-    code, reason   S: why it ended without a start
-    error, cause   S, of FAILED: as in the error of its execution
-    expires        N, once it has ended: when DynamoDB deletes the row
+    code           S: why it did not succeed; of FAILED the error of its work
+    reason         S: the same in words; of FAILED once its end was published
+    cause          S, of FAILED: as Step Functions or Glue gives it
+    answer         S, of SUCCEEDED, JSON: for the caller that waits, until the end was published
+    failed         N, of FAILED, REJECTED and TOO_LATE, until it is redriven or discarded: when it ended
+    expires        N, once its end was published: when DynamoDB deletes the row
 
-Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
-`open` what has not ended, or whose end was not published. Reads of them are consistent (DynamoDB guide, "Local
-secondary indexes").
+Four local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
+`open` what has not ended, or whose end was not published, and `ended` the history. Reads of them are consistent
+(DynamoDB guide, "Local secondary indexes"). The global index `failed` contains the failures of all processes. It is
+late by less than a second as a rule (DynamoDB guide, "Using Global Secondary Indexes in DynamoDB").
 
 A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
 it ends without a start, or its work has already ended. The second also requires, in the same transaction, that the
 process has no holder of it, and changes `grants`: so no grant that was planned before can succeed after it.
 
 The workflow records its outcome itself, before it releases its slot (statemachines/slot_workflow.asl.json, state
-RecordOutcome). Its expressions are repeated here, and a test compares the two.
+RecordOutcome). Its expressions are repeated here, and a test compares the two. endings.py publishes each end.
 """
 
 from __future__ import annotations
@@ -66,15 +70,14 @@ State = Literal[
 End = Literal["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"]
 Outcome = Literal["SUCCEEDED", "FAILED"]
 ENDED_WITHOUT_START: tuple[State, ...] = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
-# Step Functions keeps the names of closed executions for 90 days (API Reference, StartExecution, `name`). For as long,
-# a request id means one request.
-RETENTION_SECONDS = 90 * 86400
+# What an operator has to look at.
+FAILURES: tuple[State, ...] = ("FAILED", "REJECTED", "TOO_LATE")
 # In one transaction, whose items may have 4 MB together (API Reference, TransactWriteItems): a row has up to 70 KB with
 # its body and a task token, and the process's item up to 400 KB.
 MAX_LEAVES = 50
 # Of a failure, in characters. With a body of 64 KiB, also of characters of four bytes, a row is below the 400 KB of an
 # item (DynamoDB guide, "Quotas").
-MAX_ERROR, MAX_CAUSE = 256, 30_000
+MAX_CODE, MAX_CAUSE = 256, 30_000
 
 QUEUED = "#state = :queued AND attribute_exists(place)"
 MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE place, deadline"
@@ -82,18 +85,20 @@ MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE 
 RECORD_CONDITION = "#state IN (:queued, :started, :failed)"
 # The workflow records the error of the work, which that of the execution must not replace.
 UNRECORDED_CONDITION = "#state IN (:queued, :started)"
+# `open` below 0: its end must be published, which one query finds.
 RECORD_UPDATE: Mapping[Outcome, str] = {
     "SUCCEEDED": (
-        "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, #error, cause"
+        "SET #state = :end, ended = :now, #open = :unpublished{answer} "
+        "REMOVE place, deadline, body, code, cause, reason, failed"
     ),
     "FAILED": (
-        "SET #state = :end, ended = :now, expires = :expires, #error = :error, cause = :cause "
-        "REMOVE place, deadline, #open"
+        "SET #state = :end, ended = :now, #open = :unpublished, failed = :now, code = :code, cause = :cause "
+        "REMOVE place, deadline"
     ),
 }
-# `open` below 0: its end must be published, which one query finds.
+RECORD_ANSWER = ", answer = :answer"
 END_UPDATE = (
-    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires, #open = :unpublished "
+    "SET #state = :end, ended = :now, #open = :unpublished, code = :code, reason = :reason{failed} "
     "REMOVE place, deadline"
 )
 LEAVE_PROCESS_UPDATE = "SET grants = grants + :one"
@@ -251,23 +256,31 @@ class RequestTable:
         return self._table.update((process, execution), MARK_UPDATE, QUEUED, values, {"#state": "state"}).held
 
     def record(
-        self, process: str, execution: str, outcome: Outcome, now: float, error: str = "", cause: str = ""
+        self,
+        process: str,
+        execution: str,
+        outcome: Outcome,
+        now: float,
+        *,
+        code: str = "",
+        cause: str = "",
+        answer: str = "",
     ) -> bool:
         """Record how the work of a request has ended, if the workflow has not; False if it has, or has ended otherwise.
 
         Args:
-            error, cause: of a failure, cut as the workflow cuts them.
+            code, cause: of a failure, cut as the workflow cuts them.
+            answer: of a success, for the caller; "" if none waits.
         """
         values: Item = {":queued": {"S": "QUEUED"}, ":started": {"S": "STARTED"}, ":end": {"S": outcome}}
-        values |= {":now": number(now), ":expires": number(int(now) + RETENTION_SECONDS)}
+        values |= {":now": number(now), ":unpublished": number(-now)}
         if outcome == "FAILED":
-            condition = UNRECORDED_CONDITION
-            values |= {":error": {"S": error[:MAX_ERROR]}, ":cause": {"S": cause[:MAX_CAUSE]}}
+            condition, update = UNRECORDED_CONDITION, RECORD_UPDATE[outcome]
+            values |= {":code": {"S": code[:MAX_CODE]}, ":cause": {"S": cause[:MAX_CAUSE]}}
         else:
-            condition = RECORD_CONDITION
-            values[":failed"] = {"S": "FAILED"}
-        names = {"#state": "state", "#open": "open", "#error": "error"}
-        update = RECORD_UPDATE[outcome]
+            condition, update = RECORD_CONDITION, RECORD_UPDATE[outcome].format(answer=RECORD_ANSWER if answer else "")
+            values |= {":failed": {"S": "FAILED"}} | ({":answer": {"S": answer}} if answer else {})
+        names = {"#state": "state", "#open": "open"}
         return self._table.update((process, execution), update, condition, values, names).held
 
     def note_put_back(self, process: str, execution: str, grants: int) -> None:
@@ -330,13 +343,12 @@ class RequestTable:
             ":unpublished": number(-now),
             ":code": {"S": leaving.code},
             ":reason": {"S": leaving.reason},
-            ":expires": number(int(now) + RETENTION_SECONDS),
         }
         return {
             "Update": {
                 "TableName": self._table.name,
                 "Key": self._table.key((process, leaving.execution)),
-                "UpdateExpression": END_UPDATE,
+                "UpdateExpression": END_UPDATE.format(failed=", failed = :now" if leaving.end in FAILURES else ""),
                 "ConditionExpression": QUEUED,
                 "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
                 "ExpressionAttributeValues": values,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import PRIORITIES, Priority
 from slotkeeper.slots.request_table import State, read_queued, read_state
@@ -19,16 +19,17 @@ MAX_PAGES = 10
 # What a list shows. Without the body and the task token, which a reader of lists need not be permitted to read.
 LISTED = (
     "process_name, execution, #state, request_id, attempt, message_id, digest, priority, weight, skips, start_before, "
-    "sent, place, placed, #open, granted, put_back, started, ended, code, reason, #error, cause, expires"
+    "sent, place, placed, #open, granted, put_back, started, ended, failed, code, reason, cause, expires"
 )
-_NAMES = {"#state": "state", "#open": "open", "#error": "error"}
+_NAMES = {"#state": "state", "#open": "open"}
 
 
 @dataclass(frozen=True)
 class RequestRow:
     """A request's row. Times are seconds since the epoch; None and "": the row does not have the attribute.
 
-    `body` and `task_token` are "" in what RequestRows reads. `granted` and `put_back` order grants (request_table.py).
+    `body`, `task_token` and `answer` are "" in what RequestRows reads. `granted` and `put_back` order grants
+    (request_table.py).
     """
 
     process: str
@@ -50,13 +51,19 @@ class RequestRow:
     ended: float | None = None
     code: str = ""
     reason: str = ""
-    error: str = ""
     cause: str = ""
+    failed: float | None = None
     expires: float | None = None
     message_id: str = ""
     digest: str = ""
     body: str = field(default="", repr=False)
     task_token: str = field(default="", repr=False)
+    answer: str = field(default="", repr=False)
+
+    @property
+    def is_unpublished(self) -> bool:
+        """Whether it has ended, and its end is not published yet."""
+        return self.open is not None and self.open < 0
 
     @property
     def queued(self) -> Queued | None:
@@ -102,13 +109,14 @@ def read_row(item: Item) -> RequestRow:
             ended=row.number("ended", None),
             code=row.text("code", ""),
             reason=row.text("reason", ""),
-            error=row.text("error", ""),
             cause=row.text("cause", ""),
+            failed=row.number("failed", None),
             expires=row.number("expires", None),
             message_id=row.text("message_id", ""),
             digest=row.text("digest", ""),
             body=row.text("body", ""),
             task_token=row.text("task_token", ""),
+            answer=row.text("answer", ""),
         )
     except MalformedAttribute as error:
         raise MalformedRequestRow(f"request {item.get('execution', {}).get('S', '?')}: {error}") from None
@@ -137,7 +145,7 @@ class Listed[T]:
 
 
 class RequestRows:
-    """Reads RequestTable consistently. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
+    """Reads RequestTable. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._dynamodb = dynamodb
@@ -148,11 +156,6 @@ class RequestRows:
         asked = {"ProjectionExpression": LISTED, "ExpressionAttributeNames": _NAMES}
         item = self._table.read((process, execution), **asked)
         return read_row(item) if item else None
-
-    def task_token(self, process: str, execution: str) -> str:
-        """The token of the caller that waits for an execution's answer; "" if none does."""
-        item = self._table.read((process, execution), ProjectionExpression="task_token")
-        return str(item.get("task_token", {}).get("S", ""))
 
     def rows(
         self, process: str, states: Sequence[State] = (), request_id: str = "", max_pages: int = MAX_PAGES
@@ -169,23 +172,49 @@ class RequestRows:
             filters.append("request_id = :id")
             values[":id"] = {"S": request_id}
         options = {"FilterExpression": " AND ".join(filters)} if filters else {}
-        listed = Listed[RequestRow]()
-        for page, listed.is_cut in self._pages(
-            process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options
-        ):
-            for item in page:
-                try:
-                    listed.rows.append(read_row(item))
-                except MalformedRequestRow as error:
-                    listed.malformed.append(str(error))
-        return listed
+        return _read_all(self._pages(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options))
+
+    def history(self, process: str, since: float, until: float, max_pages: int = MAX_PAGES) -> Listed[RequestRow]:
+        """The requests of a process that have ended in a time, in the order of their ends, without cause and body.
+
+        Args:
+            since, until: seconds since the epoch; a request that has ended at one of them is included.
+        """
+        values: Item = {":since": number(since), ":until": number(until)}
+        condition = "process_name = :process AND ended BETWEEN :since AND :until"
+        options = {"IndexName": "ended", "KeyConditionExpression": condition}
+        return _read_all(self._pages(process, values, {}, max_pages, **options))
+
+    def failures(
+        self, process: str | None, since: float, until: float, max_pages: int = MAX_PAGES
+    ) -> Listed[RequestRow]:
+        """The failures of a process, the newest first, or of all, also of removed ones, in any order.
+
+        They are eventually consistent, and have no cause and no body.
+
+        Args:
+            since, until: as of `history`.
+        """
+        values: Item = {":since": number(since), ":until": number(until)}
+        between = "failed BETWEEN :since AND :until"
+        if process is None:
+            scan = self._dynamodb.get_paginator("scan").paginate(
+                TableName=self._table.name,
+                IndexName="failed",
+                FilterExpression=between,
+                ExpressionAttributeValues=values,
+            )
+            return _read_all(_bounded(scan, max_pages))
+        options = {"KeyConditionExpression": f"process_name = :process AND {between}", "ScanIndexForward": False}
+        pages = self._pages(process, values, {}, max_pages, IndexName="failed", ConsistentRead=False, **options)
+        return _read_all(pages)
 
     def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
         """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""
         return self._open(process, "> :zero", max_pages)
 
     def unpublished(self, process: str, max_pages: int = 1) -> Listed[tuple[str, State]]:
-        """The executions of a process that have ended without a start, and whose end must still be published."""
+        """The executions of a process that have ended, and whose end must still be published."""
         return self._open(process, "< :zero", max_pages)
 
     def _open(self, process: str, compared: str, max_pages: int) -> Listed[tuple[str, State]]:
@@ -214,7 +243,7 @@ class RequestRows:
     def _pages(
         self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
     ) -> Iterator[tuple[list[Item], bool]]:
-        """Up to `max_pages` pages of a query, each with whether the read ends there although there is more."""
+        """The pages of a query, as of `_bounded`."""
         request: dict[str, Any] = {
             "TableName": self._table.name,
             "ConsistentRead": True,
@@ -223,13 +252,27 @@ class RequestRows:
             **({"ExpressionAttributeNames": dict(names)} if names else {}),
             **options,
         }
-        for number in range(1, max_pages + 1):
-            answer = self._dynamodb.query(**request)
-            last = answer.get("LastEvaluatedKey")
-            yield answer["Items"], last is not None and number == max_pages
-            if last is None:
-                return
-            request["ExclusiveStartKey"] = last
+        return _bounded(self._dynamodb.get_paginator("query").paginate(**request), max_pages)
+
+
+def _bounded(pages: Iterable[Mapping[str, Any]], max_pages: int) -> Iterator[tuple[list[Item], bool]]:
+    """The items of up to `max_pages` pages, each with whether the read ends there although there is more."""
+    for at, page in enumerate(pages, start=1):
+        is_cut = at == max_pages and "LastEvaluatedKey" in page
+        yield page["Items"], is_cut
+        if at == max_pages:
+            return
+
+
+def _read_all(pages: Iterable[tuple[list[Item], bool]]) -> Listed[RequestRow]:
+    listed = Listed[RequestRow]()
+    for page, listed.is_cut in pages:
+        for item in page:
+            try:
+                listed.rows.append(read_row(item))
+            except MalformedRequestRow as error:
+                listed.malformed.append(str(error))
+    return listed
 
 
 def _queued_row(item: Item) -> QueuedRow:

@@ -69,6 +69,7 @@ class RunReport:
     counts: Counter[str] = field(default_factory=Counter)
     queues: dict[str, QueueLength] = field(default_factory=dict)  # by process, of those with queued requests
     processes: list[Process] = field(default_factory=list)  # as read at the start of the run
+    settled: list[tuple[str, str]] = field(default_factory=list)  # process and execution of each recorded outcome
 
     def note(self, metric: str, message: str, **details: object) -> None:
         self.counts[metric] += 1

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Report, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell
-from slotkeeper.slots.endings import Endings
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.intake import Acceptance, Accepted, ReceivedAgain, Rejected, accept
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.queues import RequestDeadLetterQueue
@@ -25,7 +24,6 @@ from slotkeeper.slots.request import (
     Request,
     RequestTooLarge,
     parse_request,
-    token_of,
 )
 from slotkeeper.slots.run_report import is_outage
 
@@ -40,8 +38,8 @@ class Observer:
     def accepted(self, request: Request, acceptance: Acceptance, sent_at: float) -> None:
         """A request was received. `sent_at`: seconds since the epoch."""
 
-    def dead_lettered(self, delivery: Delivery, code: str, reason: str, answered: AnswerOutcome | None) -> None:
-        """A message is no request. `answered`: of its caller, if it names one."""
+    def dead_lettered(self, delivery: Delivery, code: str, reason: str) -> None:
+        """A message is no request."""
 
     def dispatched(self, process: str, report: Report) -> None:
         """A dispatch has done this, also one that has failed."""
@@ -58,9 +56,8 @@ class Starter:
     """Handles batches of RequestQueue and of DispatchQueue."""
 
     tools: Tools
-    endings: Endings
+    endings: EndingQueue
     dead_letters: RequestDeadLetterQueue
-    callers: Callable[[], Callers]
     observer: Observer
 
     def receive(self, deliveries: Sequence[Delivery]) -> list[str]:
@@ -117,8 +114,8 @@ class Starter:
     def _dead_letter(self, delivery: Delivery, reason: str) -> None:
         code = "InvalidRequest"
         self.dead_letters.add(delivery, code, reason)
-        token = token_of(delivery.body)
-        self.observer.dead_lettered(delivery, code, reason, self.callers().fail(token, code, reason) if token else None)
+        self.endings.refused(delivery, code, reason)
+        self.observer.dead_lettered(delivery, code, reason)
 
     def _dispatch_received(self, process: str, leavers: bool) -> bool:
         """Dispatch, or ring after a failure; False if neither was possible, so that the messages must come again."""
@@ -161,7 +158,6 @@ class Starter:
             bell = Bell(key[1], latest, max(each.count for each in rung))
             if self._dispatch(self.tools, bell) is not None:
                 again += ids[key]
-            self._publish(bell.process, dict.fromkeys(name for each in rung for name in each.ended))
         return again
 
     def _dispatch(self, tools: Tools, bell: Bell, *, leavers: bool = False) -> DispatchFailed | None:
@@ -177,15 +173,18 @@ class Starter:
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self.observer.failed("A dispatch has failed; it is repeated", cause, process=bell.process)
         self.observer.dispatched(bell.process, report)
-        self._publish(bell.process, [leaving.execution for leaving in report.left])
+        self._publish(bell.process, [leaving.execution for leaving in report.left], publish_all=report.is_homeless)
         return failure
 
-    def _publish(self, process: str, executions: Iterable[str]) -> None:
-        """Publish ends. The janitor repeats what fails."""
+    def _publish(self, process: str, executions: Sequence[str], *, publish_all: bool = False) -> None:
+        """Let ends be published. The janitor repeats what fails."""
         try:
-            self.endings.publish(process, executions)
+            if publish_all:
+                self.endings.publish_all(process)
+            else:
+                self.endings.publish(process, executions)
         except Exception as error:
-            self.observer.failed("Could not publish that requests have ended", error, process=process)
+            self.observer.failed("Could not let ends of requests be published", error, process=process)
 
 
 def parse_bell(body: str) -> Bell:
@@ -197,7 +196,6 @@ def parse_bell(body: str) -> Bell:
             str(fields["process"]),
             None if at is None else float(at),
             int(fields.get("count", 0)),
-            tuple(map(str, fields.get("ended", ()))),
         )
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise ValueError(f'must be {{"process": NAME}}, got {body[:200]!r}') from error
