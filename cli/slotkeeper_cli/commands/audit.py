@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +17,10 @@ from slotkeeper_cli.audit.history_reader import MAX_CALLS, Window, read_history
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
-from slotkeeper_cli.formatting import count, duration, iso, local_moments, local_time, period_seconds
+from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import styled, table
+from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.search import print_not_read
 
 # Step Functions service quotas, "Execution history retention time".
@@ -42,10 +42,8 @@ def show_audit(
     process: Annotated[
         str | None, typer.Argument(help="Name of the process; by default all.", autocompletion=process_names)
     ] = None,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="Begin: 90m, 24h or 7d ago, or a time in ISO 8601; at most 90d.")
-    ] = "24h",
-    until: Annotated[str, typer.Option(metavar="TIME", help="End, in the same form; by default now.")] = "0m",
+    since: Annotated[str, typer.Option(metavar="TIME", help=f"{SINCE}; at most 90d.")] = "24h",
+    until: Annotated[str, typer.Option(metavar="TIME", help=UNTIL)] = "0m",
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False),
@@ -77,33 +75,10 @@ def show_audit(
 
 
 def _window(since: str, until: str, now: float) -> Window:
-    start, end = _moment("--since", since, now), _moment("--until", until, now)
-    if start >= end:
-        raise typer.BadParameter(f"--since ({iso(start)}) must be before --until ({iso(end)})")
+    start, end = period(since, until, now)
     if start < now - MAX_PERIOD:
         raise typer.BadParameter(f"--since ({iso(start)}) is too early: Step Functions keeps executions for 90 days")
     return Window(start, end)
-
-
-def _moment(option: str, text: str, now: float) -> float:
-    """A time in seconds since the epoch. A time without zone is in that of this machine.
-
-    Of a time that its clock shows twice, --since takes the first, and --until the second.
-    """
-    if (ago := period_seconds(text)) is not None:
-        return now - ago
-    try:
-        stated = datetime.fromisoformat(text.strip())
-        moments = [stated.timestamp()] if stated.tzinfo else local_moments(stated)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(
-            f"{option}: expected 90m, 24h or 7d, or a time such as 2026-11-22T14:05 or 2026-11-22T14:05:00Z, "
-            f"got {text!r}"
-        ) from None
-    past = [each for each in moments if each <= now]
-    if not past:
-        raise typer.BadParameter(f"{option} ({iso(moments[0])}) is in the future: it is {iso(now)}")
-    return past[0] if option == "--since" else past[-1]
 
 
 def _render(console: Console, data: dict[str, Any], results: list[CheckResult], window: Window) -> None:
