@@ -103,7 +103,7 @@ class _Writer:
     # Conditions
 
     def condition(self, depth: int = 2) -> str:
-        rules = [self._comparison, self._alike, self._in, self._exists]
+        rules = [self._comparison, self._alike, self._between, self._in, self._exists]
         if depth:
             rules += [lambda: self._joined(depth), lambda: self._joined(depth), lambda: f"NOT {self._part(depth)}"]
         return self._one_of(*rules)
@@ -124,6 +124,11 @@ class _Writer:
         """A comparison, usually of the same types."""
         name = self._draw(st.sampled_from(["n", "s", "n2", "s2", "bin", "m.x", "m.y"]))
         return f"{name} {self._draw(_COMPARATORS)} {self.value(_ALIKE[name])}"
+
+    def _between(self) -> str:
+        name = self._draw(st.sampled_from(["n", "s", "m.x"]))
+        of = _ALIKE[name]
+        return f"{name} BETWEEN {self.value(of)} AND {self._one_of(self.path, lambda: self.value(of))}"
 
     def _in(self) -> str:
         return f"{self.operand()} IN ({self.operand()}, {self.operand()})"

@@ -298,12 +298,16 @@ class _Paginator:
         return _pages(self._call, parameters)
 
 
+# The token in a page, and the parameter that takes it.
+_TOKENS = (("NextToken", "NextToken"), ("LastEvaluatedKey", "ExclusiveStartKey"))
+
+
 def _pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
     """Not a method of _Paginator: the page that it is at is part of the code's state."""
     page = call(**parameters)
     yield page
-    while token := page.get("NextToken"):
-        page = call(**parameters, NextToken=token)
+    while following := {name: page[token] for token, name in _TOKENS if page.get(token)}:
+        page = call(**parameters | following)
         yield page
 
 

@@ -1,6 +1,6 @@
 """DynamoDB's condition expressions, without the functions that the product does not use.
 
-By increasing precedence: OR, AND, NOT, then comparisons, IN and functions. Two values of different types are
+By increasing precedence: OR, AND, NOT, then comparisons, BETWEEN, IN and functions. Two values of different types are
 never equal, and neither is less. A missing value equals no value, and differs from each. Amazon DynamoDB Developer
 Guide, "Condition and filter expressions, operators, and functions".
 """
@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, number_of
-from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used
+from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used, Value
 from tests.simulation.frozen import Record
 
 _ORDERED = ("S", "N", "B")
@@ -73,6 +73,16 @@ class Comparison(NamedTuple):
         return _compare(self.comparator, self.left.of(scope), self.right.of(scope))
 
 
+class Between(NamedTuple):
+    operand: Operand
+    low: Operand
+    high: Operand
+
+    def holds(self, scope: Scope) -> bool:
+        value, low, high = (each.of(scope) for each in self)
+        return _compare(">=", value, low) and _compare("<=", value, high)
+
+
 class In(NamedTuple):
     operand: Operand
     others: list[Operand]
@@ -81,7 +91,7 @@ class In(NamedTuple):
         return any(_compare("=", self.operand.of(scope), other.of(scope)) for other in self.others)
 
 
-Test = Or | And | Not | Exists | BeginsWith | Comparison | In
+Test = Or | And | Not | Exists | BeginsWith | Comparison | Between | In
 
 
 class Condition(NamedTuple):
@@ -132,7 +142,9 @@ class _Conditions(Reader):
             self.check_kind(prefix, "S")
             return BeginsWith(path, prefix)
         left = self.operand()
-        word = self.take("IN", *_COMPARATORS)
+        word = self.take("IN", "BETWEEN", *_COMPARATORS)
+        if word == "BETWEEN":
+            return self._between(left)
         return self._in(left) if word == "IN" else self._comparison(left, word)
 
     def _in_parentheses(self) -> Test:
@@ -151,6 +163,15 @@ class _Conditions(Reader):
         self.take(")")
         self.check_distinct(operand, *others)
         return In(operand, others)
+
+    def _between(self, operand: Operand) -> Test:
+        low = self.operand()
+        self.take("AND")
+        high = self.operand()
+        for each in (operand, low, high):
+            self.check_kind(each, *_ORDERED)
+        self.used.checks.append(lambda scope: _refuse_an_empty_range(low, high, scope))
+        return Between(operand, low, high)
 
     def _comparison(self, left: Operand, comparator: str) -> Test:
         right = self.operand()
@@ -173,6 +194,11 @@ def _compare(comparator: str, left: Record | None, right: Record | None) -> bool
     if comparator in (">", ">="):
         low, high = high, low
     return bool(low < high or (low == high and comparator in ("<=", ">=")))
+
+
+def _refuse_an_empty_range(low: Operand, high: Operand, scope: Scope) -> None:
+    if isinstance(low, Value) and isinstance(high, Value) and not _compare("<=", low.of(scope), high.of(scope)):
+        raise Invalid("BETWEEN requires bounds of one type, the lower one first")
 
 
 def _refuse_redundant_parentheses(_: Scope) -> None:

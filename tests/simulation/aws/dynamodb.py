@@ -4,11 +4,13 @@
     state, answer = perform(state, "update_item", freeze({"TableName": "slots", "Key": ..., ...}))
     item_of(state, "slots", "p")
 
-Every read is consistent. An error is an answer. A malformed expression, or a parameter that is not simulated, raises.
+Every read is consistent; that of a global index may not ask for it. An error is an answer. A malformed expression, or
+a parameter that is not simulated, raises.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -19,7 +21,7 @@ from tests.simulation.aws.expressions import ExpressionError, Paths, Scope, Used
 from tests.simulation.aws.updates import Update, update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
-from tests.support.tables import LocalIndex
+from tests.support.tables import Index
 
 # Table -> its key attribute, a string.
 KEY_ATTRIBUTES = {
@@ -34,12 +36,19 @@ KEY_ATTRIBUTES = {
 }
 # Table -> its sort key, a string, if it has one.
 SORT_KEYS = {"requests": "execution"}
-# Table -> its local indexes.
+# What a history needs of a row, without its content.
+_HISTORY = (
+    *("state", "request_id", "attempt", "priority", "weight", "sent", "started", "placed"),
+    *("granted", "put_back", "start_before", "skips", "code", "reason", "open"),
+)
+# Table -> its indexes.
 INDEXES = {
     "requests": {
-        "place": LocalIndex("place", "S", ("weight", "start_before", "skips", "request_id")),
-        "deadline": LocalIndex("deadline", "N", ("place", "weight", "start_before", "skips")),
-        "open": LocalIndex("open", "N", ("state", "request_id")),
+        "place": Index("place", "S", ("weight", "start_before", "skips", "request_id")),
+        "deadline": Index("deadline", "N", ("place", "weight", "start_before", "skips")),
+        "open": Index("open", "N", ("state", "request_id")),
+        "ended": Index("ended", "N", (*_HISTORY, "failed")),
+        "failed": Index("failed", "N", (*_HISTORY, "ended"), is_global=True),
     }
 }
 
@@ -117,40 +126,49 @@ def _batch_get_item(state: Record, request: Record) -> tuple[Record, Answer]:
 
 
 def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
-    items = tuple(state[request["TableName"]].fields.values())
-    # A filter has the syntax of a condition.
+    """A page of the table or of an index, in the order of the keys: DynamoDB's order is not known."""
+    table = request["TableName"]
     expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
-    matching = tuple(expression.projected(item) for item in items if expression.condition.holds(expression.scope(item)))
-    return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
+    items = list(state[table].fields.values())
+    sort_key = INDEXES[table][request["IndexName"]].sort_key if "IndexName" in request else SORT_KEYS.get(table, "")
+    return state, _page(request, items, sort_key, expression, expression.condition)
 
 
 def _query(state: Record, request: Record) -> tuple[Record, Answer]:
-    """A page of the table or of a local index, in the order of the sort key.
-
-    `Limit` and size count what is read before the filter.
-    """
+    """A page of the table or of an index, in the order of the sort key."""
     table = request["TableName"]
-    index = INDEXES[table][request["IndexName"]] if "IndexName" in request else None
-    sort_key = index.sort_key if index else SORT_KEYS[table]
+    sort_key = INDEXES[table][request["IndexName"]].sort_key if "IndexName" in request else SORT_KEYS[table]
     given = {name: request.get(f"{name}Expression") for name in ("KeyCondition", "Filter")}
     both = " AND ".join(f"({text})" for text in given.values() if text)
     expression = _Expressions(request.with_fields(ConditionExpression=both))
     wanted, kept = (condition(text) if text else Condition(Used()) for text in given.values())
     items = [item for item in state[table].fields.values() if sort_key in item]
-    items = sorted(
-        (item for item in items if wanted.holds(expression.scope(item))), key=lambda item: _order(item, sort_key)
-    )
+    items = [item for item in items if wanted.holds(expression.scope(item))]
+    return state, _page(request, items, sort_key, expression, kept)
+
+
+def _page(request: Record, items: list[Record], sort_key: str, expression: _Expressions, kept: Condition) -> Answer:
+    """A page of items, or of those that an index contains. `Limit` and size count what is read before the filter."""
+    table = request["TableName"]
+    index = INDEXES[table][request["IndexName"]] if "IndexName" in request else None
+    if index and index.is_global and request.get("ConsistentRead"):
+        raise Invalid("Consistent reads are not supported on global secondary indexes")
+    keys = {*_key_names(table), sort_key} - {""}
+    if index:
+        items = [_with_only(item, {*keys, *index.included}) for item in items if sort_key in item]
+    is_forward = request.get("ScanIndexForward", True)
+    items = sorted(items, key=lambda item: _order(table, item, sort_key), reverse=not is_forward)
     if start := request.get("ExclusiveStartKey"):
-        items = [item for item in items if _order(item, sort_key) > _order(start, sort_key)]
-    keys = {*_key_names(table), sort_key}
-    entries = [_with_only(item, {*keys, *index.included}) for item in items] if index else items
-    page = _first_page(entries, request.get("Limit", len(entries)))
+        last = _order(table, start, sort_key)
+        passed = operator.gt if is_forward else operator.lt
+        items = [item for item in items if passed(_order(table, item, sort_key), last)]
+    page = _first_page(items, request.get("Limit", len(items)))
     matching = tuple(expression.projected(entry) for entry in page if kept.holds(expression.scope(entry)))
     answer = {"Items": matching, "Count": len(matching), "ScannedCount": len(page)}
     # A page that is full may be the last one, and has a key nevertheless (API Reference, Query, LastEvaluatedKey).
-    if page and (len(page) < len(entries) or len(page) == request.get("Limit")):
+    if page and (len(page) < len(items) or len(page) == request.get("Limit")):
         answer["LastEvaluatedKey"] = _with_only(page[-1], keys)
-    return state, Answer(record(answer))
+    return Answer(record(answer))
 
 
 def _with_only(item: Record, names: set[str]) -> Record:
@@ -166,9 +184,12 @@ def _first_page(entries: list[Record], limit: int) -> list[Record]:
     return entries[:limit]
 
 
-def _order(item: Record, sort_key: str) -> tuple[Any, ...]:
+def _order(table: str, item: Record, sort_key: str) -> tuple[Any, ...]:
+    keys = tuple(item[name]["S"] for name in _key_names(table))
+    if not sort_key:
+        return keys
     ((kind, value),) = item[sort_key].fields.items()
-    return (Decimal(value) if kind == "N" else value, item["execution"]["S"])
+    return (Decimal(value) if kind == "N" else value, keys)
 
 
 def _transact_write_items(state: Record, request: Record) -> tuple[Record, Answer]:
@@ -319,24 +340,17 @@ _PARTS = {"ConditionCheck": _check, "Put": _put_item, "Update": _update_item, "D
 _EXPRESSION = {"TableName", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
 _WRITE = _EXPRESSION | {"ReturnValues", "ReturnValuesOnConditionCheckFailure"}
 _READ = {"TableName", "ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"}
+_PAGE = _READ | {"IndexName", "FilterExpression", "ExpressionAttributeValues", "Limit", "ExclusiveStartKey"}
 
 _Work = Callable[[Record, Record], tuple[Record, Answer]]
 _OPERATIONS: dict[str, tuple[set[str], _Work]] = {
     "get_item": (_READ | {"Key"}, _get_item),
     "batch_get_item": ({"RequestItems"}, _batch_get_item),
-    "scan": (
-        _READ | {"FilterExpression", "ExpressionAttributeValues"},
-        _scan,
-    ),
+    "scan": (_PAGE, _scan),
     "put_item": (_WRITE | {"Item"}, _put_item),
     "delete_item": (_WRITE | {"Key"}, _delete_item),
     "update_item": (_WRITE | {"Key", "UpdateExpression"}, _update_item),
-    "query": (
-        _READ
-        | {"IndexName", "KeyConditionExpression", "FilterExpression", "ExpressionAttributeValues"}
-        | {"Limit", "ExclusiveStartKey"},
-        _query,
-    ),
+    "query": (_PAGE | {"KeyConditionExpression", "ScanIndexForward"}, _query),
     # botocore gives each call a new token, which only its own repeats have.
     "transact_write_items": ({"TransactItems", "ClientRequestToken"}, _transact_write_items),
 }
