@@ -1,7 +1,8 @@
 """Faults for tests of the deployed workflow: lose an answer, refuse a call, stop an execution, hold a call.
 
 They act inside an engine that was started with `faults=True`. A rule with a state's name applies to the service calls
-of that task. A rule with the name of an operation (Step Functions, DynamoDB, SQS, Glue) applies to every such API call.
+of that task. A rule with the name of an operation of Step Functions, DynamoDB, SQS, Glue, EventBridge or SNS applies to
+every such API call.
 """
 
 import json

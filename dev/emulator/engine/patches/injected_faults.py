@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import dynamodb, glue, patch, refused, responses, sqs, wrap
+from dev.emulator.engine.emulator import dynamodb, eventbridge, glue, patch, refused, responses, sns, sqs, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 from dev.emulator.engine.patches.stepfunctions_tasks import abandoned, leave_running
 
@@ -34,7 +35,7 @@ def injected_faults() -> None:
     """
     rules = Rules(Path(os.environ["SLOTKEEPER_ENGINE_FAULTS"]))
     wrap(sfn, "_invoke_resource", partial(_task_call, rules))
-    for service in (sfn, dynamodb, sqs, glue):
+    for service in (sfn, dynamodb, sqs, glue, eventbridge, sns):
         wrap(service, "handle_request", partial(_request, rules))
 
 
@@ -124,7 +125,9 @@ def _task_call(rules: Rules, original: Callable[..., Any], resource: str, given:
 async def _request(
     rules: Rules, original: Callable[..., Any], method: Any, path: Any, headers: Any, body: Any, query: Any
 ) -> Any:
-    operation = headers.get("x-amz-target", "").rpartition(".")[2]
+    # SNS has the query protocol, in which the body names the operation.
+    target = headers.get("x-amz-target", "") or parse_qs(body).get(b"Action", [b""])[0].decode()
+    operation = target.rpartition(".")[2]
     execution = json.loads(body).get("name", "") if operation == START else ""
     rule = rules.take(execution, operation)
     if rule is None:
