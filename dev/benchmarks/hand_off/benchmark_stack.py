@@ -52,6 +52,10 @@ class BenchmarkStack:
         role = self.stepfunctions.describe_state_machine(stateMachineArn=self.outputs["WorkflowArn"])["roleArn"]
         made = self.stepfunctions.create_state_machine(name="child", roleArn=role, definition=json.dumps(CHILD))
         self._child = made["stateMachineArn"]
+        made = self.stepfunctions.create_state_machine(
+            name="caller", roleArn=role, definition=json.dumps(_caller(self.outputs["RequestQueueUrl"]))
+        )
+        self._caller = made["stateMachineArn"]
 
     @classmethod
     def start(cls, folder: Path) -> Self:
@@ -94,6 +98,27 @@ class BenchmarkStack:
             if self.sqs.send_message_batch(QueueUrl=self.outputs["RequestQueueUrl"], Entries=entries).get("Failed"):
                 raise CannotContinue(f"SQS refused requests of {process}")
 
+    def call(self, process: str, request_ids: Sequence[str], work: Mapping[str, object]) -> list[str]:
+        """Start an execution for each request that waits for its end; their ARNs."""
+        return [
+            self.stepfunctions.start_execution(
+                stateMachineArn=self._caller,
+                input=json.dumps({"process": process, "request_id": name, "input": work}),
+            )["executionArn"]
+            for name in request_ids
+        ]
+
+    def stopped(self, arn: str) -> float | None:
+        """When an execution ended, in seconds since the epoch; None while it runs."""
+        stopped = self.stepfunctions.describe_execution(executionArn=arn).get("stopDate")
+        return stopped.timestamp() if stopped else None
+
+    def work_ended(self, process: str) -> dict[str, float]:
+        """When the work of each request of a process ended: request id -> seconds since the epoch."""
+        children = self._child.replace(":stateMachine:", ":execution:")
+        names = {row["request_id"]["S"]: row["execution"]["S"] for row in self.rows(process)}
+        return {request_id: self.stopped(f"{children}:{name}") or 0.0 for request_id, name in names.items()}
+
     def executions(self, process: str) -> list[dict[str, Any]]:
         """The workflows of a process, as listed."""
         pages = self.stepfunctions.get_paginator("list_executions")
@@ -128,6 +153,23 @@ class BenchmarkStack:
             ExpressionAttributeValues={":process": {"S": process}},
         )
         return [row for page in pages for row in page["Items"]]
+
+
+def _caller(queue_url: str) -> dict[str, Any]:
+    """It sends its input as a request, and waits for the answer."""
+    body = "{% $merge([$states.input, {'task_token': $states.context.Task.Token}]) %}"
+    send = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+        "Arguments": {
+            "QueueUrl": queue_url,
+            "MessageGroupId": "callers",
+            "MessageDeduplicationId": "{% $states.input.request_id %}",
+            "MessageBody": body,
+        },
+        "End": True,
+    }
+    return {"QueryLanguage": "JSONata", "StartAt": "Send", "States": {"Send": send}}
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:

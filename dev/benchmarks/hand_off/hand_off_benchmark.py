@@ -1,4 +1,4 @@
-"""How fast requests start, on the embedded AWS with the deployed stack. The parts follow each other."""
+"""How fast requests start and callers are answered, on the embedded AWS with the deployed stack, one part at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .hand_off_figures import gaps, out_of_order, read_executions, starts_a_seco
 TITLE = "How fast requests start"
 MINUTES = 2
 WORK_MS = 300
-MEDIAN, P99, STARTS = 1.0, 2.0, 30.0
+MEDIAN, P99, STARTS, ANSWER = 1.0, 2.0, 30.0, 1.0
 BURST_AFTER = 6.0  # seconds, and half a second for each slot: until the requests behind the first ones are queued
 
 
@@ -29,12 +29,13 @@ class Plan:
 
     hand_offs: tuple[int, int]
     backlog: tuple[int, int]
+    callers: tuple[int, int]
     free: int
     burst: int
 
 
-FULL = Plan(hand_offs=(3, 200), backlog=(50, 300), free=30, burst=50)
-SMALL = Plan(hand_offs=(2, 6), backlog=(4, 12), free=2, burst=3)
+FULL = Plan(hand_offs=(3, 200), backlog=(50, 300), callers=(3, 60), free=30, burst=50)
+SMALL = Plan(hand_offs=(2, 6), backlog=(4, 12), callers=(2, 4), free=2, burst=3)
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
@@ -43,7 +44,7 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     notify("start and deploy")
     with BenchmarkStack.start(folder / "engine") as stack:
         figures: dict[str, Any] = {}
-        for part in (hand_off, backlog, free_slot, burst):
+        for part in (hand_off, backlog, answers, free_slot, burst):
             notify(f"measure {part.__name__}")
             figures |= part(stack, plan)
     return outcome(figures, plan)
@@ -77,6 +78,18 @@ def backlog(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
         "starts_a_second": starts_a_second([start for start in starts if start >= opened]),
         "invocations_backlog": sum(at >= opened for at in stack.invocations()) / count,
     }
+
+
+def answers(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
+    """From the end of a request's work to the end of the execution that waits for its answer."""
+    limit, count = plan.callers
+    stack.process("answers", limit)
+    ids = [f"r{number}" for number in range(count)]
+    callers = stack.call("answers", ids, {"ms": WORK_MS})
+    wait_for(lambda: all(map(stack.stopped, callers)), "the callers are not answered")
+    work = stack.work_ended("answers")
+    waits = [(stack.stopped(caller) or 0.0) - work[name] for caller, name in zip(callers, ids, strict=True)]
+    return {"answer": median(waits), "answer_p99": percentile(waits, 0.99)}
 
 
 def free_slot(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
@@ -120,6 +133,7 @@ def burst(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
 
 def outcome(figures: dict[str, Any], plan: Plan) -> Outcome:
     (slots, requests), (backlog_slots, backlog_requests) = plan.hand_offs, plan.backlog
+    callers_slots, callers = plan.callers
     rows = [
         (
             f"from a release to the next start, {slots} slots, {requests} requests: median, p99",
@@ -128,6 +142,10 @@ def outcome(figures: dict[str, Any], plan: Plan) -> Outcome:
         (
             f"starts a second of {backlog_requests} queued requests, {backlog_slots} slots",
             f"{figures['starts_a_second']:.1f}",
+        ),
+        (
+            f"from the end of the work to its caller's answer, {callers_slots} slots, {callers} callers: median, p99",
+            f"{_ms(figures['answer'])}, {_ms(figures['answer_p99'])}",
         ),
         (
             "from sending to the start with a free slot: median, p90",
@@ -151,10 +169,12 @@ def _ms(seconds: float) -> str:
 
 
 def goals(figures: dict[str, Any]) -> list[Goal]:
-    wait, p99, starts, wrong = (figures[name] for name in ("median", "p99", "starts_a_second", "out_of_order"))
+    names = "median", "p99", "starts_a_second", "out_of_order", "answer"
+    wait, p99, starts, wrong, answer = (figures[name] for name in names)
     return [
         Goal(f"hand-off, median under {_ms(MEDIAN)}", _ms(wait), wait < MEDIAN),
         Goal(f"hand-off, p99 under {_ms(P99)}", _ms(p99), p99 < P99),
         Goal(f"at least {STARTS:g} starts a second of a backlog", f"{starts:.1f}", starts >= STARTS),
         Goal("no grant out of order", f"{wrong}", wrong == 0),
+        Goal(f"a caller's answer, median under {_ms(ANSWER)}", _ms(answer), answer < ANSWER),
     ]
