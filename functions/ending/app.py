@@ -27,8 +27,8 @@ from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.endings import AFTER_EVENT_SECONDS, Endings
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.run_report import RunReport
@@ -63,7 +63,7 @@ _closed = ClosedExecutions(
     Settlement(
         _workflow,
         _children,
-        RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name),
+        Outcomes(_dynamodb, _settings.request_table_name),
         Requeues.from_settings(_settings, _dynamodb),
         _doorbell,
         time.time,

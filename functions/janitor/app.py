@@ -22,6 +22,7 @@ from slotkeeper.slots.endings import AFTER_EVENT_SECONDS, Endings
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request_table import RequestTable
@@ -65,7 +66,7 @@ _janitor = Janitor(
     Settlement(
         _workflow,
         _children,
-        _requests,
+        Outcomes(_dynamodb, _settings.request_table_name),
         Requeues.from_settings(_settings, _dynamodb),
         _doorbell,
         time.time,

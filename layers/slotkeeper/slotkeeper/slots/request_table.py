@@ -38,8 +38,7 @@ A request leaves the queue in three ways, each under the condition that it is QU
 it ends without a start, or its work has already ended. The second also requires, in the same transaction, that the
 process has no holder of it, and changes `grants`: so no grant that was planned before can succeed after it.
 
-The workflow records its outcome itself, before it releases its slot (statemachines/slot_workflow.asl.json, state
-RecordOutcome). Its expressions are repeated here, and a test compares the two. endings.py publishes each end.
+outcomes.py records how the work of a request has ended, and endings.py publishes each end.
 """
 
 from __future__ import annotations
@@ -68,35 +67,16 @@ State = Literal[
     "REDRIVEN",
 ]
 End = Literal["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"]
-Outcome = Literal["SUCCEEDED", "FAILED"]
 ENDED_WITHOUT_START: tuple[State, ...] = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
 # What an operator has to look at.
 FAILURES: tuple[State, ...] = ("FAILED", "REJECTED", "TOO_LATE")
 # In one transaction, whose items may have 4 MB together (API Reference, TransactWriteItems): a row has up to 70 KB with
 # its body and a task token, and the process's item up to 400 KB.
 MAX_LEAVES = 50
-# Of a failure, in characters. With a body of 64 KiB, also of characters of four bytes, a row is below the 400 KB of an
-# item (DynamoDB guide, "Quotas").
-MAX_CODE, MAX_CAUSE = 256, 30_000
 
 QUEUED = "#state = :queued AND attribute_exists(place)"
 MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE place, deadline"
-# A redriven execution may find that work which was recorded as failed has succeeded after all.
-RECORD_CONDITION = "#state IN (:queued, :started, :failed)"
-# The workflow records the error of the work, which that of the execution must not replace.
-UNRECORDED_CONDITION = "#state IN (:queued, :started)"
 # `open` below 0: its end must be published, which one query finds.
-RECORD_UPDATE: Mapping[Outcome, str] = {
-    "SUCCEEDED": (
-        "SET #state = :end, ended = :now, #open = :unpublished{answer} "
-        "REMOVE place, deadline, body, code, cause, reason, failed"
-    ),
-    "FAILED": (
-        "SET #state = :end, ended = :now, #open = :unpublished, failed = :now, code = :code, cause = :cause "
-        "REMOVE place, deadline"
-    ),
-}
-RECORD_ANSWER = ", answer = :answer"
 END_UPDATE = (
     "SET #state = :end, ended = :now, #open = :unpublished, code = :code, reason = :reason{failed} "
     "REMOVE place, deadline"
@@ -254,34 +234,6 @@ class RequestTable:
             ":granted": {"S": granted},
         }
         return self._table.update((process, execution), MARK_UPDATE, QUEUED, values, {"#state": "state"}).held
-
-    def record(
-        self,
-        process: str,
-        execution: str,
-        outcome: Outcome,
-        now: float,
-        *,
-        code: str = "",
-        cause: str = "",
-        answer: str = "",
-    ) -> bool:
-        """Record how the work of a request has ended, if the workflow has not; False if it has, or has ended otherwise.
-
-        Args:
-            code, cause: of a failure, cut as the workflow cuts them.
-            answer: of a success, for the caller; "" if none waits.
-        """
-        values: Item = {":queued": {"S": "QUEUED"}, ":started": {"S": "STARTED"}, ":end": {"S": outcome}}
-        values |= {":now": number(now), ":unpublished": number(-now)}
-        if outcome == "FAILED":
-            condition, update = UNRECORDED_CONDITION, RECORD_UPDATE[outcome]
-            values |= {":code": {"S": code[:MAX_CODE]}, ":cause": {"S": cause[:MAX_CAUSE]}}
-        else:
-            condition, update = RECORD_CONDITION, RECORD_UPDATE[outcome].format(answer=RECORD_ANSWER if answer else "")
-            values |= {":failed": {"S": "FAILED"}} | ({":answer": {"S": answer}} if answer else {})
-        names = {"#state": "state", "#open": "open"}
-        return self._table.update((process, execution), update, condition, values, names).held
 
     def note_put_back(self, process: str, execution: str, grants: int) -> None:
         """Note the value of `grants` from which the order of a queued request counts: its slot was taken back then."""

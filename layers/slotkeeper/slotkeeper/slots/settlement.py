@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
-from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.run_report import RunReport
@@ -86,7 +86,7 @@ class Settlement:
 
     workflow: Workflow
     children: Children
-    requests: RequestTable
+    outcomes: Outcomes
     requeues: Requeues
     doorbell: Doorbell
     clock: Callable[[], float]
@@ -141,9 +141,9 @@ class Settlement:
         """Record an outcome, unless the workflow has. A manually started execution has no row."""
         now = self.clock()
         if isinstance(outcome, Succeeded):
-            is_new = self.requests.record(process, name, "SUCCEEDED", now, answer=outcome.answer)
+            is_new = self.outcomes.succeeded(process, name, now, outcome.answer)
         else:
-            is_new = self.requests.record(process, name, "FAILED", now, code=outcome.code, cause=outcome.cause)
+            is_new = self.outcomes.failed(process, name, now, outcome.code, outcome.cause)
         if is_new:
             report.settled.append((process, name))
             report.note("RequestsSettled", "Recorded the outcome of a request for its workflow", execution=name)
