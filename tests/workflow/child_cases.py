@@ -175,7 +175,7 @@ CASES = [
     case("SettleChild.Seconds", 7, {"settle_seconds": 90, "closed_seconds": 83}),
     case(
         "ChildTooLarge.Cause",
-        f"{CHILD} has over 256 KiB of input and output; the janitor settles its request",
+        f"{CHILD} has over 256 KiB of input and output; its own status decides",
         {"target": MACHINE},
     ),
     case(
@@ -187,6 +187,7 @@ CASES = [
         "NameTaken.Assign",
         {
             "run_state": "NOT_STARTED",
+            "outcome": "",
             "failure": {
                 "error": "NameTaken",
                 "cause": f"An execution of {MACHINE} with the name {ME} exists, which this workflow did not start; "

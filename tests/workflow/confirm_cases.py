@@ -32,10 +32,13 @@ def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Va
         "settle_seconds": settle_seconds,
         "caller": "NONE",
         "answer": "",
+        "outcome": "",
         "starts": 0,
         "pages": 0,
     }
 
+
+_UNCONFIRMED = {"caller": "UNKNOWN", "answer": "", "outcome": "", "run_state": "NOT_STARTED"}
 
 CASES = [
     case("ConfirmSlot.Arguments.ReturnValues", "UPDATED_NEW"),
@@ -54,18 +57,10 @@ CASES = [
         )
         for given in (CALLED, *MANUAL_INPUTS)
     ),
-    caught(
-        "ConfirmSlot.Catch.1.Assign",
-        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}},
-    ),
-    caught(
-        "ConfirmSlot.Catch.1.Assign",
-        {"caller": "UNKNOWN", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
-        context=of_input(CALLED),
-    ),
+    caught("ConfirmSlot.Catch.1.Assign", _UNCONFIRMED | {"failure": {"error": "Glue.X", "cause": "lost"}}),
     case(
         "ConfirmSlot.Catch.1.Assign",
-        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
+        _UNCONFIRMED | {"failure": {"error": "E", "cause": "no cause given"}},
         errorOutput={"Error": "E"},
     ),
 ]

@@ -33,46 +33,46 @@ def _failed(error: str, cause: str = "", *, redriven: bool = False) -> Variables
 _ENDED = _decisions(
     "IsGlueRunKnownToHaveEnded",
     {},
-    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"FAILED"}'), "KeepRequest"),
-    (_failed("States.TaskFailed", '{"JobRunState":"STOPPED","Timeout":5}'), "KeepRequest"),
-    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"EXPIRED"}'), "KeepRequest"),
+    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"FAILED"}'), "RecordOutcome"),
+    (_failed("States.TaskFailed", '{"JobRunState":"STOPPED","Timeout":5}'), "RecordOutcome"),
+    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"EXPIRED"}'), "RecordOutcome"),
     (_failed("States.TaskFailed", '{"JobRunState":"RUNNING"}'), "WaitForGlueRun"),
     (_failed("States.TaskFailed", r'{"--a":"\"JobRunState\":\"FAILED\""}'), "WaitForGlueRun"),
     (_failed("States.TaskFailed", "no cause given"), "WaitForGlueRun"),
     (_failed("States.TaskFailed", denial("glue:StartJobRun")), "WaitForGlueRun"),  # text of the job
     (_failed("States.Timeout"), "WaitForGlueRun"),
-    (_failed("States.QueryEvaluationError"), "KeepRequest"),
+    (_failed("States.QueryEvaluationError"), "RecordOutcome"),
     (_failed("States.QueryEvaluationError", "redriven", redriven=True), "WaitForGlueRun"),
     (_failed("Glue.InternalServiceException"), "WaitForGlueRun"),
     (_failed("Glue.OperationTimeoutException"), "WaitForGlueRun"),
     (_failed("Glue.SomethingNew"), "WaitForGlueRun"),
-    (_failed("Glue.ConcurrentRunsExceededException"), "KeepRequest"),
+    (_failed("Glue.ConcurrentRunsExceededException"), "RecordOutcome"),
     (_failed("Glue.InvalidInputException"), "WaitForGlueRun"),
     (_failed("Glue.ValidationException"), "WaitForGlueRun"),
     (_failed("Glue.EntityNotFoundException"), "WaitForGlueRun"),
     (_failed("Glue.AccessDeniedException"), "WaitForGlueRun"),
-    (_failed("Glue.AccessDeniedException", denial("glue:StartJobRun")), "KeepRequest"),
+    (_failed("Glue.AccessDeniedException", denial("glue:StartJobRun")), "RecordOutcome"),
     (_failed("Glue.AccessDeniedException", denial("glue:StartJobRun"), redriven=True), "WaitForGlueRun"),
     (_failed("Glue.AccessDeniedException", denial("glue:GetJobRun")), "WaitForGlueRun"),
 )
 
-_TO_KEEP: Variables = {"outcome": "", "start_again": False, "must_stop": False, "starts": 1}
+_FIRST_START: Variables = {"outcome": "", "start_again": False, "must_stop": False, "starts": 1}
 
 # Only two complete searches show that no run exists. A throttled start is repeated up to twenty times.
 _FOUND = _decisions(
     "IsGlueRunFound",
-    {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0} | _TO_KEEP,
+    {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0} | _FIRST_START,
     ({"searches": 1}, "WaitForGlueRun"),
-    ({"searches": 2}, "KeepRequest"),
+    ({"searches": 2}, "RecordOutcome"),
     ({"searches": 2, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({"searches": 2, "start_again": True}, "RunGlueJob"),
     ({"searches": 2, "start_again": True, "starts": 20}, "RunGlueJob"),
-    ({"searches": 2, "start_again": True, "starts": 21}, "KeepRequest"),
+    ({"searches": 2, "start_again": True, "starts": 21}, "RecordOutcome"),
     ({"searches": 1, "next_page": "more"}, "FindGlueRun"),
     ({"searches": 2, "next_page": "more", "start_again": True}, "FindGlueRun"),
     ({"searches": 1, "next_page": "more", "pages": 1500}, "WorkIsUnknown"),
     ({"searches": 1, "pages": 1500}, "WorkIsUnknown"),
-    ({"searches": 2, "pages": 1500}, "KeepRequest"),
+    ({"searches": 2, "pages": 1500}, "RecordOutcome"),
     ({"searches": 2, "next_page": "more", "pages": 1500}, "WorkIsUnknown"),
     ({"searches": 1, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
     ({"searches": 1, "start_again": True, "run_id": "jr_1"}, "ReadGlueRun"),
@@ -85,12 +85,12 @@ _RUN = _decisions(
     "HasGlueRunEnded",
     {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
     | {"timeout_minutes": 60}
-    | _TO_KEEP,
+    | _FIRST_START,
     ({"run_state": "SUCCEEDED", "run_has_ended": True}, "RecordOutcome"),
     ({"run_state": "SUCCEEDED", "run_has_ended": True, "must_stop": True, "outcome": "RETURNED"}, "RecordOutcome"),
     ({"run_state": "FAILED", "run_has_ended": True}, "GlueRunNotSucceeded"),
     ({"run_state": "FAILED", "run_has_ended": True, "start_again": True}, "GlueRunNotSucceeded"),
-    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True}, "KeepRequest"),
+    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True}, "RecordOutcome"),
     ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({}, "WaitForEndOfGlueRun"),
     ({"start_again": True}, "WaitForEndOfGlueRun"),
@@ -127,16 +127,16 @@ _CHILD = _decisions(
     ({"run_state": "SUCCEEDED", "is_ours": False}, "NameTaken"),
     ({"run_state": "RUNNING", "is_ours": False, "must_stop": True}, "NameTaken"),
     ({"run_state": "FAILED"}, "ChildNotSucceeded"),
-    ({"run_state": "FAILED", "must_stop": True}, "KeepRequest"),
+    ({"run_state": "FAILED", "must_stop": True}, "RecordOutcome"),
     ({"run_state": "FAILED", "must_stop": True, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({"run_state": "ABORTED"}, "SettleChild"),
     ({"run_state": "ABORTED", "settle_seconds": 0}, "ChildNotSucceeded"),
     ({"run_state": "ABORTED", "closed_seconds": 89}, "SettleChild"),
     ({"run_state": "TIMED_OUT", "closed_seconds": 89}, "SettleChild"),
     ({"run_state": "TIMED_OUT", "closed_seconds": 90}, "ChildNotSucceeded"),
-    ({"run_state": "ABORTED", "must_stop": True, "stops": 120, "closed_seconds": 90}, "KeepRequest"),
+    ({"run_state": "ABORTED", "must_stop": True, "stops": 120, "closed_seconds": 90}, "RecordOutcome"),
     ({"run_state": "NOT_FOUND", "searches": 2}, "WaitForChild"),
-    ({"run_state": "NOT_FOUND", "searches": 3}, "KeepRequest"),
+    ({"run_state": "NOT_FOUND", "searches": 3}, "RecordOutcome"),
     ({"run_state": "NOT_FOUND", "searches": 3, "outcome": "RETURNED", "must_stop": True}, "ReleaseSlot"),
     ({"failed_reads": 1}, "WaitForChild"),
     ({"failed_reads": 59, "must_stop": True}, "WaitForChild"),
@@ -148,38 +148,16 @@ _CHILD = _decisions(
     ({"must_stop": True, "stops": 120}, "WorkIsUnknown"),
 )
 
+_OUTCOME = _decisions(
+    "ChooseOutcome",
+    {"run_state": "FAILED", "outcome": ""},
+    ({"run_state": "SUCCEEDED"}, "RequestSucceeded"),
+    ({"run_state": "SUCCEEDED", "outcome": "RETURNED"}, "RequestSucceeded"),
+    ({"outcome": "RETURNED"}, "SlotLost"),
+    ({}, "RequestFailed"),
+)
 
-_AFTER_THE_WORK = [
-    *_decisions(
-        "MustSlotStay",
-        {"outcome": "KEPT", "caller": "NONE"},
-        ({"run_state": "UNKNOWN"}, "LeaveSlotToJanitor"),
-        ({"run_state": "NOT_RECORDED"}, "OutcomeNotRecorded"),
-        ({"run_state": "NOT_FOUND", "caller": "WAITS"}, "RecordOutcome"),
-        ({"run_state": "FAILED", "outcome": "NOT_KEPT"}, "RecordOutcome"),
-        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "WAITS"}, "LeaveSlotToJanitor"),
-        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}, "RecordOutcome"),
-    ),
-    *_decisions(
-        "ChooseOutcome",
-        {"run_state": "FAILED", "outcome": "KEPT", "caller": "WAITS"},
-        ({"run_state": "SUCCEEDED"}, "AnswerSuccess"),
-        ({"run_state": "SUCCEEDED", "caller": "NONE"}, "PublishSuccessEvent"),
-        ({"outcome": "RETURNED"}, "SlotLost"),
-        ({}, "NotifyFailure"),
-    ),
-    Decision("WasAnswerOfSuccess", {"run_state": "SUCCEEDED"}, "PublishSuccessEvent"),
-    Decision("WasAnswerOfSuccess", {"run_state": "FAILED"}, "RequestFailed"),
-    Decision("WasRequestKept", {"outcome": "KEPT"}, "PublishFailureEvent"),
-    Decision("WasRequestKept", {"outcome": "NOT_KEPT"}, "RequestNotKept"),
-    Decision("MustAnswerFailure", {"caller": "WAITS", "run_state": "FAILED"}, "AnswerFailure"),
-    Decision("MustAnswerFailure", {"caller": "WAITS", "run_state": "UNKNOWN"}, "RequestFailed"),
-    Decision("MustAnswerFailure", {"caller": "NONE", "run_state": "FAILED"}, "RequestFailed"),
-    Decision("DidRequestSucceed", {"run_state": "SUCCEEDED"}, "RequestSucceeded"),
-    Decision("DidRequestSucceed", {"run_state": "FAILED"}, "MustAnswerFailure"),
-]
-
-DECISIONS = [*_ENDED, *_FOUND, *_RUN, *_CHILD, *_AFTER_THE_WORK]
+DECISIONS = [*_ENDED, *_FOUND, *_RUN, *_CHILD, *_OUTCOME]
 
 
 def _conditions(decision: Decision) -> Iterator[Case]:

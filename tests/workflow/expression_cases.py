@@ -18,20 +18,17 @@ import pytest
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.request_table import (
     MAX_CAUSE,
-    MAX_ERROR,
+    MAX_CODE,
+    RECORD_ANSWER,
     RECORD_CONDITION,
     RECORD_UPDATE,
-    RETENTION_SECONDS,
     Outcome,
 )
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
 from tests.workflow.case import (
-    CONTEXT,
     ENTERED,
-    EXECUTION,
     REDRIVEN,
-    REQUEST,
     STARTED,
     Between,
     Case,
@@ -67,7 +64,7 @@ def template(path: str) -> Any:
 
 def _searched(starts: int, **more: Any) -> Variables:
     return {
-        "failure": {"error": "Glue.X", "cause": "lost", "reason": ""},
+        "failure": {"error": "Glue.X", "cause": "lost"},
         "outcome": "",
         "start_again": False,
         "must_stop": False,
@@ -84,33 +81,18 @@ def _searched(starts: int, **more: Any) -> Variables:
     }
 
 
-def _of_priority(priority: str) -> dict[str, Any]:
-    """The context of a request with this priority and a weight."""
-    given = REQUEST | {"priority": priority, "weight": 5}
-    return CONTEXT | {"Execution": EXECUTION | {"Input": given}}
-
-
-def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
-    detail = {"version": "1", "stack": "${StackName}", "flow": "slots", "status": status}
-    detail |= {"deduplication_id": f"{ME}/{status}", "process": "p", "request_id": "order-1", "attempt": 1}
-    detail |= {"execution_name": ME, "execution_arn": "arn:p-1", "started_at": STARTED}
-    detail |= {"priority": "normal", "weight": 0, "finished_at": "2026-01-01T01:00:00.000Z", **more}
-    entry = {"EventBusName": "${EventBusName}", "Source": "slotkeeper", "DetailType": f"Slotkeeper Request {kind}"}
-    return {"Entries": [entry | {"Detail": detail}]}
-
-
-def _recorded(end: Outcome, **failure: str) -> dict[str, Any]:
+def _recorded(end: Outcome, answer: str = "", **failure: str) -> dict[str, Any]:
     """The arguments of RecordOutcome in DynamoDB's format, at the time of CONTEXT."""
     now = ENTERED // 1000
-    numbers = {":now": {"N": str(now)}, ":expires": {"N": str(now + RETENTION_SECONDS)}}
+    numbers = {":now": {"N": str(now)}, ":unpublished": {"N": str(-now)}}
     texts = {":queued": "QUEUED", ":started": "STARTED", ":failed": "FAILED", ":end": end}
-    texts |= {f":{name}": text for name, text in failure.items()}
+    texts |= {f":{name}": text for name, text in failure.items()} | ({":answer": answer} if answer else {})
     return {
         "TableName": "${RequestTableName}",
         "Key": {"process_name": {"S": "p"}, "execution": {"S": ME}},
-        "UpdateExpression": RECORD_UPDATE[end],
+        "UpdateExpression": RECORD_UPDATE[end].format(answer=RECORD_ANSWER if answer else ""),
         "ConditionExpression": RECORD_CONDITION,
-        "ExpressionAttributeNames": {"#state": "state", "#open": "open", "#error": "error"},
+        "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
         "ExpressionAttributeValues": {name: {"S": text} for name, text in texts.items()} | numbers,
     }
 
@@ -119,19 +101,10 @@ def _glue_answer(state: str) -> str:
     return f'{{"Id":"jr_1","JobName":"j","JobRunState":"{state}"}}'
 
 
-_BODY = r'{"process":"p","request_id":"order-1","attempt":1,"arguments":{"--day":"\ufffe\uffff"}}'
 _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
-
-# Causes of RunGlueJob -> the reason.
-_REASONS = {
-    r'{"Arguments":{"--a":"\"ErrorMessage\":\"no\""},"ErrorMessage":"no \"day\"","JobRunState":"FAILED"}': "no 'day'",
-    '{"Arguments":{},"Id":"jr_1","JobRunState":"TIMEOUT","MaxCapacity":1.0,"StartedOn":1}': "TIMEOUT",
-    '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}': "after Glue run jr_0",
-    "lost": "",
-}
 
 # Step Functions quotes the expression in the cause (tests/conformance/test_stepfunctions.py), here with its message.
 _RUN_STATE = (
@@ -151,21 +124,17 @@ CASES = [
     *(
         case(
             "RunGlueJob.Catch.0.Assign",
-            _searched(1, failure={"error": "States.TaskFailed", "cause": cause, "reason": reason}),
+            _searched(1, failure={"error": "States.TaskFailed", "cause": cause}),
             {"starts": 0},
             errorOutput={"Error": "States.TaskFailed", "Cause": cause},
         )
-        for cause, reason in _REASONS.items()
+        for cause in ("lost", '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}')
     ),
     case(
         "RunGlueJob.Catch.0.Assign",
         _searched(
             1,
-            failure={
-                "error": "Glue.JobRunNotSucceeded",
-                "cause": "Glue run jr_1 ended as STOPPED",
-                "reason": "",
-            },
+            failure={"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 ended as STOPPED"},
         ),
         {"starts": 0},
         errorOutput={
@@ -177,11 +146,7 @@ CASES = [
         "RunGlueJob.Catch.0.Assign",
         _searched(
             1,
-            failure={
-                "error": "States.QueryEvaluationError",
-                "cause": _RUN_STATE + "D1011: Stack overflow",
-                "reason": "",
-            },
+            failure={"error": "States.QueryEvaluationError", "cause": _RUN_STATE + "D1011: Stack overflow"},
         ),
         {"starts": 0},
         errorOutput={"Error": "States.QueryEvaluationError", "Cause": _RUN_STATE + "D1011: Stack overflow"},
@@ -189,7 +154,7 @@ CASES = [
     *(
         case(
             "RunGlueJob.Catch.0.Assign",
-            _searched(1, must_stop=True, failure=_LATE_TASK | {"reason": ""}),
+            _searched(1, must_stop=True, failure=_LATE_TASK),
             {"starts": 0},
             errorOutput={"Error": "States.Timeout", **cause},
         )
@@ -199,9 +164,7 @@ CASES = [
     caught("RunGlueJob.Catch.0.Assign", _searched(2, outcome="RETURNED", must_stop=True), {"starts": 1}, REDRIVEN),
     case(
         "RunGlueJob.Catch.0.Assign",
-        _searched(
-            1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"], "reason": ""}
-        ),
+        _searched(1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"]}),
         {"starts": 0},
         errorOutput=_THROTTLED,
     ),
@@ -251,83 +214,39 @@ CASES = [
     case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
-    case(
-        "KeepRequest.Arguments",
-        {
-            "QueueUrl": "${FailedRequestQueueUrl}",
-            "MessageBody": _BODY,
-            "MessageAttributes": {
-                "execution_name": {"DataType": "String", "StringValue": ME},
-                "error": {"DataType": "String", "StringValue": "Glue.X"},
-                "cause": {"DataType": "String", "StringValue": "no?,?"},
-                "kept_by": {"DataType": "String", "StringValue": "workflow"},
-            },
-        },
-        {"failure": FAILURE},
-    ),
     *(
-        case("RecordOutcome.Arguments", _recorded("SUCCEEDED"), {"run_state": "SUCCEEDED", "failure": failure})
+        case(
+            "RecordOutcome.Arguments",
+            _recorded("SUCCEEDED", "[7]" if caller == "WAITS" else ""),
+            {"run_state": "SUCCEEDED", "caller": caller, "answer": "[7]", "failure": failure},
+        )
+        for caller in ("WAITS", "NONE")
         for failure in ({}, FAILURE)  # a lost answer of a run that has succeeded
     ),
     *(
         case(
             "RecordOutcome.Arguments",
-            _recorded("FAILED", error="e" * MAX_ERROR, cause=FAILURE["cause"] + "\U0001f600" * (MAX_CAUSE - 5)),
-            {"run_state": state, "failure": {"error": "e" * 300, "cause": FAILURE["cause"] + "\U0001f600" * MAX_CAUSE}},
+            _recorded("FAILED", code="e" * MAX_CODE, cause=FAILURE["cause"] + "\U0001f600" * (MAX_CAUSE - 5)),
+            {
+                "run_state": state,
+                "caller": "WAITS",
+                "answer": "[7]",
+                "failure": {"error": "e" * 300, "cause": FAILURE["cause"] + "\U0001f600" * MAX_CAUSE},
+            },
         )
         for state in ("FAILED", "NOT_FOUND")
     ),
-    *(
-        caught(
-            "RecordOutcome.Catch.1.Assign",
-            {"run_state": left, "record_error": "Glue.X"},
-            {"run_state": state},
-        )
-        for state, left in (("SUCCEEDED", "NOT_RECORDED"), ("FAILED", "UNKNOWN"), ("NOT_FOUND", "UNKNOWN"))
-    ),
-    case(
-        "OutcomeNotRecorded.Cause",
-        "The work has succeeded, and RequestTable could not be written: States.Timeout",
-        {"record_error": "States.Timeout"},
-    ),
     case("Ring.Arguments", {"QueueUrl": "${DispatchQueueUrl}", "MessageBody": json.loads(Bell("p").to_json())}),
-    case(
-        "NotifyFailure.Arguments",
-        {
-            "TopicArn": "${FailureTopicArn}",
-            "Subject": "Slotkeeper: a request of p failed",
-            "Message": {
-                "reason": f"{FAILURE['error']}: {FAILURE['cause']}",
-                "execution": "arn:p-1",
-                "request": REQUEST,
-                "request_kept": True,
-                "slot": "released",
-                **FAILURE,
-            },
-        },
-        {"failure": FAILURE, "outcome": "KEPT", "run_state": "FAILED"},
-    ),
-    case(
-        "PublishFailureEvent.Arguments",
-        _event("Failed", "FAILED", error="States.TaskFailed", cause="no month", kept_in="failed"),
-        {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
-    ),
-    case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     *(
-        case(
-            "PublishSuccessEvent.Arguments",
-            _event("Succeeded", "SUCCEEDED", priority=priority, weight=5),
-            context=_of_priority(priority),
+        case(f"{state}.Cause", "Glue.X: " + ("no\x00,\ufffe" + "y" * 30_000)[:29_992], known)
+        for state, known in (
+            ("RequestFailed", {}),
+            ("WorkIsUnknown", {}),
+            ("OutcomeNotRecorded", {"run_state": "FAILED"}),
         )
-        for priority in ("high", "normal")
+        for known in (known | {"failure": FAILURE | {"cause": FAILURE["cause"] + "y" * 30_000}},)
     ),
-    case(
-        "PublishFailureEvent.Arguments",
-        _event("Failed", "FAILED", priority="low", weight=5, **FAILURE, kept_in="failed"),
-        {"failure": FAILURE},
-        _of_priority("low"),
-    ),
-    case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
+    case("OutcomeNotRecorded.Cause", "The work has succeeded", {"run_state": "SUCCEEDED", "failure": {}}),
 ]
 
 CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_cases.CASES

@@ -30,7 +30,6 @@ ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
     "WorkTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
-    "StackName": "stack",
     "PermittedTargets": ",".join(
         [
             ":job/j",
@@ -42,7 +41,6 @@ SUBSTITUTES = {
             "arn:stateMachine:child",
         ]
     ),
-    "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
 Variables = dict[str, Any]
 jsonata_values.apply()

@@ -10,7 +10,7 @@ import pytest
 from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE, SLOT_LOST
+from slotkeeper.slots.executions import CHILD_TOO_LARGE, REQUEST_FAILED, SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.decisions import DECISIONS, Decision
@@ -79,7 +79,7 @@ def test_a_variable_without_a_value_fails_its_state_even_in_a_condition() -> Non
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_has_a_timeout_and_catches_every_error(name: str) -> None:
-    """After an uncaught error, the janitor must free the slot and keep the request."""
+    """After an uncaught error, the janitor must free the slot and record the end."""
     state = states()[name]
     assert "TimeoutSeconds" in state
     assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
@@ -127,10 +127,10 @@ THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: Thro
     [
         ("Glue.AWSGlueException", THROTTLED, 0, "RunGlueJob"),
         ("Glue.AWSGlueException", THROTTLED, 19, "RunGlueJob"),
-        ("Glue.AWSGlueException", THROTTLED, 20, "KeepRequest"),
+        ("Glue.AWSGlueException", THROTTLED, 20, "RecordOutcome"),
         ("Glue.ThrottlingException", "Rate exceeded", 3, "RunGlueJob"),
-        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", 0, "KeepRequest"),
-        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', 0, "KeepRequest"),
+        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", 0, "RecordOutcome"),
+        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', 0, "RecordOutcome"),
     ],
 )
 def test_a_throttled_start_is_retried_a_bounded_number_of_times(
@@ -154,9 +154,28 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
     }
 
 
-def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
+def test_the_layer_has_the_errors_of_the_workflow_that_it_reads() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    assert errors == ACCOUNTED_FOR | {"RequestNotKept", "OutcomeNotRecorded", CHILD_TOO_LARGE, SLOT_LOST}
+    assert errors == {REQUEST_FAILED, CHILD_TOO_LARGE, SLOT_LOST, "OutcomeNotRecorded", "WorkUnknown"}
+
+
+def test_the_workflow_neither_answers_nor_publishes_nor_notifies_nor_counts() -> None:
+    """One function publishes each end, from the request's row (endings.py)."""
+    services = {STATES[name].fields["Resource"].removeprefix("arn:aws:states:::") for name in TASKS}
+    assert services == {
+        "dynamodb:getItem",
+        "dynamodb:updateItem",
+        "sqs:sendMessage",
+        "glue:startJobRun.sync",
+        "aws-sdk:glue:getJobRuns",
+        "aws-sdk:glue:getJobRun",
+        "aws-sdk:glue:batchStopJobRun",
+        "states:startExecution.sync",
+        "aws-sdk:sfn:describeExecution",
+        "aws-sdk:sfn:stopExecution",
+        "aws-sdk:sfn:sendTaskHeartbeat",
+    }
+    assert [name for name in TASKS if "sqs" in states()[name]["Resource"]] == ["Ring"]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +210,11 @@ def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == ENDED_STATES
 
 
-def test_a_regular_expression_is_only_where_its_failure_is_caught() -> None:
+def test_no_expression_has_a_regular_expression() -> None:
     """The Step Functions guide does not state that its JSONata supports them. A Choice or a Catch that fails ends the
-    workflow with its slot taken; the failure of a task's arguments has a Catch.
+    workflow with its slot taken.
     """
-    with_one = {name for name, state in states().items() if re.search(r"[(,] */", json.dumps(state))}
-    assert with_one == {"KeepRequest"}
-    assert not re.search(r"[(,] */", json.dumps(states()["KeepRequest"]["Catch"]))
+    assert not [name for name, state in states().items() if re.search(r"[(,] */", json.dumps(state))]
 
 
 def test_a_queued_run_counts_as_alive() -> None:

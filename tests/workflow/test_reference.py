@@ -75,7 +75,7 @@ def test_a_starter_that_accepts_sixteen_digits_disagrees(capsys: Output, monkeyp
     monkeypatch.setattr(request, "MAX_DIGITS", 16)
     with pytest.raises(SystemExit, match="1"):
         reference.main()
-    assert "the starter accepts 1234567890123456\n" in capsys.readouterr().out
+    assert "the starter accepts 9007199254740993\n  JSONata    9007199254740992\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("one", "other"), [(True, 1), ("1", 1), (None, reference.NO_VALUE), ([1], 1)])

@@ -12,7 +12,7 @@ from tests.workflow.interpreter import STATES, StateFailed
 from tests.workflow.walks import MACHINE, SETTLE_SECONDS, Path, all_walks, redriven
 
 DURING_WORK = ("ReadToken", "AskCaller", "RunStateMachine", "ReadChild", "WaitForChild", "StopChild", "SettleChild")
-AFTER_RELEASE = ("Ring", "NotifyFailure", "AnswerSuccess", "AnswerFailure", "AnswerFailed", "RequestFailed")
+AFTER_RELEASE = ("Ring", "RequestSucceeded", "RequestFailed")
 
 
 def _walks(redrives: int = 0) -> tuple[Path, ...]:
@@ -36,7 +36,7 @@ def test_a_state_machine_is_started_once_for_each_execution() -> None:
 
 
 @pytest.mark.parametrize("state", ["RunStateMachine", "ReadChild"])
-def test_a_child_too_large_to_be_read_is_neither_kept_nor_recorded_nor_released_by_the_workflow(state: str) -> None:
+def test_the_workflow_neither_records_nor_releases_for_a_child_too_large_to_be_read(state: str) -> None:
     """Whether States.ALL catches the error or not (ALL_CATCHES_DATA_LIMIT in interpreter.py)."""
     too_large = StateFailed("States.DataLimitExceeded", "")
     assert STATES[state].retry_after(too_large.error, {}) is None
@@ -44,15 +44,15 @@ def test_a_child_too_large_to_be_read_is_neither_kept_nor_recorded_nor_released_
     ends = [walk for walk in _walks() + _walks(redrives=1) if "ChildTooLarge" in walk.names]
     assert ends
     for walk in ends:
-        assert not {"KeepRequest", "RecordOutcome", "ReleaseSlot"} & set(walk.names), walk.names
+        assert not {"RecordOutcome", "ReleaseSlot"} & set(walk.names), walk.names
 
 
 def test_a_child_that_has_succeeded_is_a_success_after_any_error_of_its_task() -> None:
     for walk in _walks() + _walks(redrives=1):
         seen = _entries(walk, "HasChildEnded")
         succeeded = bool(seen) and seen[-1]["run_state"] == "SUCCEEDED" and seen[-1]["is_ours"]
-        if seen and walk.names[-1] != "ChildTooLarge":
-            assert ("KeepRequest" not in walk.names and walk.names[-1] != "SlotLost") == succeeded, walk.names
+        if seen and walk.names[-1] not in ("ChildTooLarge", "OutcomeNotRecorded"):
+            assert (walk.names[-1] == "RequestSucceeded") == succeeded, walk.names
 
 
 def test_an_execution_of_the_same_name_that_is_not_ours_is_not_touched_and_its_outcome_not_taken_over() -> None:
@@ -63,7 +63,7 @@ def test_an_execution_of_the_same_name_that_is_not_ours_is_not_touched_and_its_o
         if any(known["is_ours"] and known["run_state"] != "NOT_FOUND" for known in _entries(walk, "HasChildEnded")):
             continue  # a read found our own child first, and no two executions have one name
         assert walk.status == "FAILED"
-        assert not {"StopChild", "SettleChild", "AnswerSuccess", "PublishSuccessEvent"} & set(walk.names)
+        assert not {"StopChild", "SettleChild"} & set(walk.names)
         assert walk.variables["failure"]["error"] == "NameTaken"
 
 
@@ -97,7 +97,7 @@ def test_f4_a_redriven_execution_starts_no_child(redrives: int) -> None:
 
 
 def test_f4_an_execution_that_is_redriven_in_any_state_starts_nothing_and_loses_no_request() -> None:
-    """It may be aborted in each state. The janitor has kept its request then."""
+    """It may be aborted in each state. Its request is settled then."""
     states_redriven = set[str]()
     for before, after in redriven(MACHINE, waits=True):
         states_redriven.add(before.names[-1])
@@ -107,9 +107,16 @@ def test_f4_an_execution_that_is_redriven_in_any_state_starts_nothing_and_loses_
         if after.status == "SUCCEEDED":
             assert after.variables["run_state"] == "SUCCEEDED"
         elif "ReleaseSlot" in after.names:
-            accounted = "KeepRequest" in before.names + after.names or after.names[-1] == "SlotLost"
-            assert accounted or after.variables["run_state"] == "SUCCEEDED", (before.names, after.names)
-    assert states_redriven >= {"ConfirmSlot", "ChooseWork", *DURING_WORK, "KeepRequest", "ReleaseSlot", *AFTER_RELEASE}
+            accounted = "RecordOutcome" in before.names + after.names or after.names[-1] == "SlotLost"
+            assert accounted, (before.names, after.names)
+    assert states_redriven >= {
+        "ConfirmSlot",
+        "ChooseWork",
+        *DURING_WORK,
+        "RecordOutcome",
+        "ReleaseSlot",
+        *AFTER_RELEASE,
+    }
 
 
 def _errors(state: str, prefix: str) -> set[str]:
@@ -119,7 +126,7 @@ def _errors(state: str, prefix: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("state", "operation"),
-    [("ReadChild", "DescribeExecution"), ("AnswerSuccess", "SendTaskSuccess"), ("AnswerFailure", "SendTaskFailure")],
+    [("ReadChild", "DescribeExecution")],
 )
 def test_the_error_names_are_those_of_the_operation_with_the_suffix_exception(state: str, operation: str) -> None:
     """Step Functions guide, "Learning to use AWS service SDK integrations in Step Functions": the name in the API

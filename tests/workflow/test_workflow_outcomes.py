@@ -35,8 +35,9 @@ class _Account(InProcessAws):
         if state:
             texts = {"process_name": "p", "execution": ME, "state": state, "body": "{}", "task_token": "t"}
             texts |= {"place": "1#", "placed": "1#"} if state == "QUEUED" else {}
-            texts |= {"error": "States.Timeout", "cause": "late"} if state == "FAILED" else {}
+            texts |= {"code": "States.Timeout", "cause": "late"} if state == "FAILED" else {}
             numbers = {"open": {"N": "1"}} | ({"deadline": {"N": "2"}} if state == "QUEUED" else {})
+            numbers |= {"failed": {"N": "3"}} if state == "FAILED" else {}
             self.tables.put("requests", {name: {"S": text} for name, text in texts.items()} | numbers)
 
     @property
@@ -46,7 +47,8 @@ class _Account(InProcessAws):
 
 def _recorded(run_state: str, row_state: State | None) -> tuple[bool, dict[str, Any]]:
     """Whether the workflow's write was accepted, and the row after it."""
-    arguments = STATES["RecordOutcome"].value("Arguments", CONTEXT, {"run_state": run_state, "failure": FAILURE})
+    known = {"run_state": run_state, "failure": FAILURE, "caller": "WAITS", "answer": "[7]"}
+    arguments = STATES["RecordOutcome"].value("Arguments", CONTEXT, known)
     account = _Account(row_state)
     try:
         account.dynamodb.update_item(**arguments | {"TableName": "requests"})
@@ -73,26 +75,29 @@ def test_only_a_row_without_another_end_has_its_outcome_recorded(row_state: Stat
 
 
 @pytest.mark.parametrize("row_state", WITH_AN_OUTCOME)
-def test_an_outcome_takes_the_request_out_of_all_indexes(row_state: State) -> None:
+def test_an_outcome_takes_the_request_out_of_the_queue_and_is_to_be_published(row_state: State) -> None:
     _, succeeded = _recorded("SUCCEEDED", row_state)
     _, failed = _recorded("NOT_FOUND", row_state)
     assert (succeeded["state"], failed["state"]) == ({"S": "SUCCEEDED"}, {"S": "FAILED"})
     for row in (succeeded, failed):
-        assert not {"place", "deadline", "open"} & row.keys()
-        assert row["ended"] == {"N": str(ENTERED // 1000)}
-        assert row["task_token"] == {"S": "t"}  # its caller may still have to be answered
-    assert not {"body", "error", "cause"} & succeeded.keys()
-    assert (failed["error"]["S"], failed["cause"]["S"]) == ("States.TaskFailed", "x" * MAX_CAUSE)
+        assert not {"place", "deadline", "expires"} & row.keys()
+        assert (row["ended"], row["open"]) == ({"N": str(ENTERED // 1000)}, {"N": str(-ENTERED // 1000)})
+        assert row["task_token"] == {"S": "t"}  # its caller has no answer yet
+    assert not {"body", "code", "cause", "failed"} & succeeded.keys()
+    assert succeeded["answer"] == {"S": "[7]"}
+    assert (failed["code"]["S"], failed["cause"]["S"]) == ("States.TaskFailed", "x" * MAX_CAUSE)
+    assert failed["failed"] == failed["ended"]
     assert failed["body"] == {"S": "{}"}  # for the next attempt
 
 
 @pytest.mark.parametrize("row_state", [*get_args(State), None])
 def test_the_layer_records_as_the_workflow_does_and_replaces_no_failure_by_another(row_state: State | None) -> None:
-    """The workflow has recorded the error of the work. What the janitor knows is the error of the execution."""
+    """The workflow has recorded the error of the work. What the settlement knows is the error of the execution."""
     for outcome in get_args(Outcome):
         account = _Account(row_state)
         table = RequestTable(account.dynamodb, "requests", "slots")
-        is_written = table.record("p", ME, outcome, ENTERED / 1000, FAILURE["error"], FAILURE["cause"])
+        end = {"code": FAILURE["error"], "cause": FAILURE["cause"], "answer": "[7]"}
+        is_written = table.record("p", ME, outcome, ENTERED / 1000, **end)
         as_workflow = _recorded(outcome, row_state)
         is_kept = row_state == outcome == "FAILED"
         assert (is_written, account.row) == ((False, _Account(row_state).row) if is_kept else as_workflow)
@@ -117,7 +122,7 @@ def test_an_outcome_is_recorded_before_the_release_and_the_doorbell_is_rung_afte
 
 def test_the_outcome_that_is_recorded_is_that_of_the_execution() -> None:
     for walk in (*every_walk(), *every_walk(redrives=1)):
-        if "RecordOutcome" in walk.names and walk.names[-1] not in ("AnswerFailed", "OutcomeNotRecorded"):
+        if "RecordOutcome" in walk.names and walk.names[-1] != "OutcomeNotRecorded":
             assert (_at(walk, "RecordOutcome")["run_state"] == "SUCCEEDED") == (walk.status == "SUCCEEDED"), walk.names
 
 
@@ -130,23 +135,10 @@ def test_a_slot_is_released_also_if_the_row_has_another_end() -> None:
 
 
 @pytest.mark.parametrize("error", ["DynamoDB.TransactionConflictException", "States.Timeout", "DynamoDB.SdkClient"])
-@pytest.mark.parametrize(
-    ("run_state", "following"), [("SUCCEEDED", "OutcomeNotRecorded"), ("NOT_FOUND", "LeaveSlotToJanitor")]
-)
-def test_a_slot_stays_taken_while_its_outcome_is_not_recorded(error: str, run_state: str, following: str) -> None:
+def test_a_slot_stays_taken_while_its_outcome_is_not_recorded(error: str) -> None:
     """The holder is what lets the janitor find the request, and what keeps it from a second start."""
-    known = {"run_state": run_state, "outcome": "KEPT", "caller": "NONE"}
-    after, variables = STATES["RecordOutcome"].catch(StateFailed(error, "no answer"), {}, known)
-    assert after == "MustSlotStay"
-    assert STATES[after].choose({}, variables) == following
-
-
-def test_an_execution_whose_success_is_not_recorded_ends_without_an_answer_and_an_event() -> None:
-    ends = [walk for walk in (*every_walk(), *every_walk(redrives=1)) if walk.names[-1] == "OutcomeNotRecorded"]
-    assert ends
-    for walk in ends:
-        assert _at(walk, "RecordOutcome")["run_state"] == "SUCCEEDED"
-        assert walk.after("RecordOutcome") == ("MustSlotStay", "OutcomeNotRecorded")
+    assert STATES["RecordOutcome"].catch(StateFailed(error, "no answer"), {}, {}) == ("OutcomeNotRecorded", {})
+    assert {walk.names[-2] for walk in every_walk() if walk.names[-1] == "OutcomeNotRecorded"} == {"RecordOutcome"}
 
 
 def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
@@ -154,15 +146,16 @@ def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
     unknown = [walk for walk in every_walk() if "WorkIsUnknown" in walk.names]
     assert unknown
     for walk in unknown:
+        assert walk.names[-1] == "WorkIsUnknown"
         assert not {"RecordOutcome", "ReleaseSlot", "Ring"} & set(walk.names), walk.names
-        assert "LeaveSlotToJanitor" in walk.names
 
 
 @pytest.mark.parametrize("given", MANUAL_INPUTS[:4])
 def test_a_manually_started_execution_that_names_no_process_writes_nothing(given: Any) -> None:
+    known = {"run_state": "NOT_STARTED", "failure": FAILURE, "caller": "UNKNOWN", "answer": ""}
     for state in ("RecordOutcome", "ReleaseSlot", "Ring"):
         with pytest.raises(StateFailed, match="QueryEvaluationError"):
-            STATES[state].value("Arguments", of_input(given), {"run_state": "NOT_STARTED", "failure": FAILURE})
+            STATES[state].value("Arguments", of_input(given), known)
 
 
 def test_neither_a_refused_release_nor_a_lost_ring_changes_what_follows() -> None:

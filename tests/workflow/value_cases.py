@@ -49,7 +49,7 @@ _CONSTANT = (
     *("0.1 + 0.2", "$string(0.1 + 0.2)", "1/3 & ''", "$string(2/3)", "10 / 2", "$string(10 / 2)", "$string(-0)"),
     *("[1..1]", "[1..3]", "[2..1]", "null", "[null]", "[]", "{}", "$parse('null')", "$parse('[1.0]')", "$parse('{')"),
 )
-_KEPT_BODY = states()["KeepRequest"]["Arguments"]["MessageBody"]
+_CHILD_INPUT = states()["RunStateMachine"]["Arguments"]["Input"]
 
 
 def questions(random_numbers: int = 100) -> list[Question]:
@@ -65,10 +65,10 @@ def questions(random_numbers: int = 100) -> list[Question]:
     return asked + [Question(_field(text), {}, {}) for text in _CONSTANT]
 
 
-def kept(number: str) -> Question:
-    """The body of a request with this number that the workflow keeps."""
+def passed(number: str) -> Question:
+    """The input of the child of a request with this number."""
     context = of_input({"process": "p", "attempt": 1, "input": {"n": json.loads(number)}})
-    return Question(_KEPT_BODY, {"context": context}, {})
+    return Question(_CHILD_INPUT, {"context": context}, {})
 
 
 def numbers(random_numbers: int = 100) -> list[str]:

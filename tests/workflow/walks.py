@@ -70,8 +70,6 @@ CAUSES = {
         ("StepFunctions.ExecutionAlreadyExistsException", "Execution Already Exists"),
     ],
     "AskCaller": [(SPENT, "Provided task does not exist anymore"), ("States.Timeout", None)],
-    "AnswerSuccess": [("Sfn.SfnException", f"denied: {TOKEN}")],
-    "AnswerFailure": [("Sfn.SfnException", f"denied: {TOKEN}")],
 }
 
 
