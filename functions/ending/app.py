@@ -10,6 +10,7 @@ from slotkeeper import cold_start
 # isort: split
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -93,8 +94,8 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
     returning: list[dict[str, str]] = []
     for number, record in enumerate(event.records):
-        seconds = _handle(record) if number == 0 or seconds_left() >= _MESSAGE_SECONDS else 0
-        if seconds is not None and not _is_given_up(record):
+        seconds = _handle(record, seconds_left) if number == 0 or seconds_left() >= _MESSAGE_SECONDS else 0
+        if seconds is not None:
             _sqs.change_message_visibility(
                 QueueUrl=_queue_url,
                 ReceiptHandle=record.receipt_handle,
@@ -104,38 +105,64 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
     return {"batchItemFailures": returning}
 
 
-def _handle(record: SQSRecord) -> int | None:
+def _handle(record: SQSRecord, seconds_left: Callable[[], float]) -> int | None:
     """Handle a message; return the seconds after which it must come again, None if it is done."""
     report = RunReport()
+    seconds: int | None = AFTER_FAILURE_SECONDS
+    kind, fields = _parsed(record.body)
     try:
-        seconds = _publish(json.loads(record.body), report)
+        match kind:
+            case "detail":  # a status event
+                logger.append_keys(execution=fields["name"])
+                seconds = _closed.handle(fields["name"], fields["status"], report)
+            case "refused":
+                seconds = None if _endings.refused(fields) else AFTER_FAILURE_SECONDS
+            case "process":
+                seconds = _publish(fields["process"], fields.get("executions"), seconds_left)
+            case _:
+                logger.error("Deleted a message that is no end", message_id=record.message_id)
+                seconds = None
         metrics.add_metric("EndingsHandled", MetricUnit.Count, int(seconds is None))
     except Exception as error:
-        # After any exception the message is delivered again.
         report.failed("Could not handle an end; its message is delivered again", error)
-        seconds = AFTER_FAILURE_SECONDS
     for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
-    return seconds
+    # The janitor does the rest of a status event, but not all of the others.
+    is_given_up = kind == "detail" and time.time() - _first_receive(record) >= MAX_WAIT_SECONDS
+    return None if is_given_up else seconds
 
 
-def _publish(message: dict[str, Any], report: RunReport) -> int | None:
-    if detail := message.get("detail"):  # a status event
-        logger.append_keys(execution=detail["name"])
-        return _closed.handle(detail["name"], detail["status"], report)
-    if refused := message.get("refused"):
-        return None if _endings.refused(refused) else AFTER_FAILURE_SECONDS
-    process = message["process"]
-    executions = message.get("executions")
+def _parsed(body: str) -> tuple[str, dict[str, Any]]:
+    """The kind of a message, and its fields; an empty kind if it is of another sender."""
+    try:
+        message = json.loads(body)
+        kind = next((each for each in ("detail", "refused", "process") if each in message), "")
+        fields = message[kind] if kind in ("detail", "refused") else message
+    except (ValueError, TypeError, RecursionError):
+        return "", {}
+    expected = {"detail": ("name", "status"), "refused": ("message_id", "group_id", "code", "reason"), "process": ("process",)}
+    is_known = isinstance(fields, dict) and kind and all(isinstance(fields.get(each), str) for each in expected[kind])
+    return (kind, fields) if is_known else ("", {})
+
+
+def _publish(process: str, executions: list[str] | None, seconds_left: Callable[[], float]) -> int | None:
+    """Publish these ends; with None all of the process, of which none is visited by the janitor if it is gone."""
+    is_cut = False
     if executions is None:
-        executions = [execution for execution, _ in _rows.unpublished(process).rows]
-    return AFTER_FAILURE_SECONDS if _endings.publish(process, executions) else None
+        listed = _rows.unpublished(process)
+        executions, is_cut = [execution for execution, _ in listed.rows], listed.is_cut
+    left = []
+    for execution in executions:
+        if seconds_left() < _MESSAGE_SECONDS / 2:
+            return 0
+        left += _endings.publish(process, [str(execution)])
+    if left:
+        return AFTER_FAILURE_SECONDS
+    return 0 if is_cut else None
 
 
-def _is_given_up(record: SQSRecord) -> bool:
-    """Whether the janitor does the rest of a status event. It does not do all of the other messages."""
-    first_receive = int(record.attributes.approximate_first_receive_timestamp or 0) / 1000
-    return time.time() - first_receive >= MAX_WAIT_SECONDS and '"detail"' in record.body
+def _first_receive(record: SQSRecord) -> float:
+    return int(record.attributes.approximate_first_receive_timestamp or 0) / 1000
 
 
 cold_start.over()

@@ -29,7 +29,7 @@ from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.executions import Workflow, failure_reason
 from slotkeeper.slots.notices import FailureNotices
 from slotkeeper.slots.request_events import RequestEvents
-from slotkeeper.slots.rows import RequestRow, read_row
+from slotkeeper.slots.rows import MalformedRequestRow, RequestRow, read_row
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -117,9 +117,19 @@ class Endings:
     def publish(self, process: str, executions: Iterable[str]) -> list[str]:
         """Publish the ends of these requests, if they are not published; return those that must be published again.
 
-        A caller that is gone, or has an answer, counts as answered. Raises MalformedRequestRow.
+        A caller that is gone, or has an answer, counts as answered.
         """
-        return [execution for execution in executions if not self._publish(process, execution)]
+        left = []
+        for execution in executions:
+            try:
+                is_published = self._publish(process, execution)
+            except MalformedRequestRow as error:
+                logger.error("The row of an ended request is malformed", error=str(error))
+                self._count("MalformedRequests")
+                is_published = False
+            if not is_published:
+                left.append(execution)
+        return left
 
     def refused(self, refused: Mapping[str, str]) -> bool:
         """Publish that a message is no request (EndingQueue.refused); False if that must be repeated."""

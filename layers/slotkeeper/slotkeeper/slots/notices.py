@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from slotkeeper.slots.rows import RequestRow
 
-# A message may have 256 KB, of which the request has up to 64 KiB (SNS API Reference, Publish).
+# A message may have 256 KB (SNS API Reference, Publish). Without the request it has less than 50 KB.
+MAX_BYTES = 250_000
 MAX_CAUSE_CHARACTERS = 8000
 # ASCII, below 100 characters, with a process's name of up to 47 (as above, `Subject`).
 _SUBJECT = "Slotkeeper: a request of {} failed"
@@ -25,13 +26,18 @@ class FailureNotices:
 
     def publish(self, row: RequestRow, reason: str, execution_arn: str) -> None:
         """Notify the topic's subscribers that a request has failed. Raises ClientError or BotoCoreError."""
-        message = {
+        fields = {
             "reason": reason,
+            "process": row.process,
+            "request_id": row.request_id,
+            "attempt": row.attempt,
             "execution": execution_arn,
-            "request": json.loads(row.body or "null"),
             "error": row.code,
             "cause": row.cause[:MAX_CAUSE_CHARACTERS],
         }
-        self._sns.publish(
-            TopicArn=self._topic_arn, Subject=_SUBJECT.format(row.process), Message=json.dumps(message, indent=2)
-        )
+        # The request is JSON already. To parse it could fail, if it is nested deeply.
+        text = json.dumps(fields, ensure_ascii=False, indent=2).removesuffix("\n}")
+        message = f'{text},\n  "request": {row.body or "null"}\n}}'
+        if len(message.encode()) > MAX_BYTES:
+            message = f"{text}\n}}"
+        self._sns.publish(TopicArn=self._topic_arn, Subject=_SUBJECT.format(row.process), Message=message)

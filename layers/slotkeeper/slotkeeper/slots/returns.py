@@ -26,9 +26,11 @@ from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-REQUEUED_UPDATE = (
+RETURNED_UPDATE = (
     "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, task_token, failed"
 )
+# `ended` stays: when it had ended.
+REDRIVEN_UPDATE = "SET #state = :end, expires = :expires REMOVE body, failed"
 RETURNED_CONDITION = "#state = :seen"
 # An end that is not published still owes its caller an answer.
 REDRIVEN_CONDITION = "#state = :seen AND attribute_not_exists(#open) AND attribute_exists(body)"
@@ -128,7 +130,7 @@ class Requeues:
         """
         outcomes: dict[str, Requeued | NotRequeued] = {}
         order = {name: at for at, name in enumerate(executions)}
-        for names in batched(executions, MAX_READS, strict=False):
+        for names in batched(order, MAX_READS, strict=False):
             rows = self._read(process, names)
             due: list[Item] = []
             for name in names:
@@ -187,16 +189,20 @@ class Requeues:
         values: Item = {
             ":end": {"S": end},
             ":seen": row["state"],
-            ":now": number(now),
             ":expires": number(int(now + self._retention)),
         }
+        names = {"#state": "state", "#open": "open"}
+        update, condition = REDRIVEN_UPDATE, REDRIVEN_CONDITION
+        if end == "RETURNED":
+            update, condition = RETURNED_UPDATE, RETURNED_CONDITION
+            values[":now"] = number(now)
         return {
             "Update": {
                 "TableName": self._table.name,
                 "Key": {name: row[name] for name in ("process_name", "execution")},
-                "UpdateExpression": REQUEUED_UPDATE,
-                "ConditionExpression": REDRIVEN_CONDITION if end == "REDRIVEN" else RETURNED_CONDITION,
-                "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
+                "UpdateExpression": update,
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": names,
                 "ExpressionAttributeValues": values,
             }
         }
