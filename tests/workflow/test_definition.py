@@ -10,8 +10,9 @@ import pytest
 from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.executions import CHILD_TOO_LARGE, REQUEST_FAILED, SLOT_LOST
+from slotkeeper.slots.executions import SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
+from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.decisions import DECISIONS, Decision
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
@@ -156,7 +157,7 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
 
 def test_the_layer_has_the_errors_of_the_workflow_that_it_reads() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    assert errors == {REQUEST_FAILED, CHILD_TOO_LARGE, SLOT_LOST, "OutcomeNotRecorded", "WorkUnknown"}
+    assert errors == {CHILD_TOO_LARGE, SLOT_LOST, *WITH_FAILURE}
 
 
 def test_the_workflow_neither_answers_nor_publishes_nor_notifies_nor_counts() -> None:

@@ -6,7 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
+from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.request_table import MAX_CAUSE, Outcome, RequestTable, State
+from slotkeeper.slots.settlement import WITH_FAILURE, Failed, Succeeded, decide
 from tests.support.in_process_aws import InProcessAws
 from tests.support.quick_clients import shared_client
 from tests.workflow.case import CONTEXT, ENTERED, MANUAL_INPUTS, of_input
@@ -148,6 +150,18 @@ def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
     for walk in unknown:
         assert walk.names[-1] == "WorkIsUnknown"
         assert not {"RecordOutcome", "ReleaseSlot", "Ring"} & set(walk.names), walk.names
+
+
+def test_the_settlement_reads_the_outcome_that_the_workflow_could_not_record() -> None:
+    """If its work cannot be found any more: otherwise the work's own status decides."""
+    ends = [walk for walk in every_walk() if walk.end.get("Error") in WITH_FAILURE]
+    assert {walk.names[-1] for walk in ends} == {"WorkIsUnknown", "OutcomeNotRecorded", "RequestFailed"}
+    for walk in ends:
+        cause = STATES[walk.names[-1]].value("Cause", CONTEXT, walk.variables)
+        execution = Execution(ME, "FAILED", 1.0, error=walk.end["Error"], cause=cause)
+        failure = walk.variables["failure"]
+        has_succeeded = walk.variables["run_state"] == "SUCCEEDED"
+        assert decide(execution, None) == (Succeeded() if has_succeeded else Failed(failure["error"], failure["cause"]))
 
 
 @pytest.mark.parametrize("given", MANUAL_INPUTS[:4])

@@ -23,8 +23,9 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.work import Children, Work
 
-# Fail states of the workflow whose cause is "error: cause" of the failure.
-_WITH_FAILURE = ("RequestFailed", "WorkUnknown", "OutcomeNotRecorded")
+# Fail states of the workflow whose cause is "error: cause" of the failure, or this text.
+WITH_FAILURE = ("RequestFailed", "WorkUnknown", "OutcomeNotRecorded")
+WORK_HAS_SUCCEEDED = "The work has succeeded"
 # The workflow could not read its child. The cause begins with the child's ARN.
 CHILD_TOO_LARGE = "ChildTooLarge"
 # As in the workflow's state RunStateMachine, which measures the output with its characters escaped.
@@ -60,9 +61,12 @@ def decide(execution: Execution | None, work: Work | None, target: str = "") -> 
         return Failed("ExecutionUnknown", "Step Functions does not know the execution, and no work of it is alive")
     if execution.status == "SUCCEEDED":  # its row was restored from a backup
         return Succeeded()
-    code, separator, cause = execution.cause.partition(": ")
-    if execution.status == "FAILED" and execution.error in _WITH_FAILURE and separator:
-        return Failed(code, cause)
+    if execution.status == "FAILED" and execution.error in WITH_FAILURE:
+        if execution.cause == WORK_HAS_SUCCEEDED:
+            return Succeeded()
+        code, separator, cause = execution.cause.partition(": ")
+        if separator:
+            return Failed(code, cause)
     cause = execution.cause or f"The workflow ended with status {execution.status}"
     return Failed(execution.error or execution.status, cause)
 
