@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.doorbell import Bell
-from slotkeeper.slots.request_table import (
+from slotkeeper.slots.outcomes import (
+    FAILURE_UPDATE,
     MAX_CAUSE,
     MAX_CODE,
-    RECORD_ANSWER,
-    RECORD_CONDITION,
-    RECORD_UPDATE,
-    Outcome,
+    SUCCESS_CONDITION,
+    SUCCESS_UPDATE,
+    SUCCESS_WITH_ANSWER_UPDATE,
 )
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
@@ -81,17 +81,17 @@ def _searched(starts: int, **more: Any) -> Variables:
     }
 
 
-def _recorded(end: Outcome, answer: str = "", **failure: str) -> dict[str, Any]:
+def _recorded(end: str, update: str, **more: str) -> dict[str, Any]:
     """The arguments of RecordOutcome in DynamoDB's format, at the time of CONTEXT."""
     now = ENTERED // 1000
     numbers = {":now": {"N": str(now)}, ":unpublished": {"N": str(-now)}}
     texts = {":queued": "QUEUED", ":started": "STARTED", ":failed": "FAILED", ":end": end}
-    texts |= {f":{name}": text for name, text in failure.items()} | ({":answer": answer} if answer else {})
+    texts |= {f":{name}": text for name, text in more.items()}
     return {
         "TableName": "${RequestTableName}",
         "Key": {"process_name": {"S": "p"}, "execution": {"S": ME}},
-        "UpdateExpression": RECORD_UPDATE[end].format(answer=RECORD_ANSWER if answer else ""),
-        "ConditionExpression": RECORD_CONDITION,
+        "UpdateExpression": update,
+        "ConditionExpression": SUCCESS_CONDITION,
         "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
         "ExpressionAttributeValues": {name: {"S": text} for name, text in texts.items()} | numbers,
     }
@@ -217,16 +217,21 @@ CASES = [
     *(
         case(
             "RecordOutcome.Arguments",
-            _recorded("SUCCEEDED", "[7]" if caller == "WAITS" else ""),
+            expected,
             {"run_state": "SUCCEEDED", "caller": caller, "answer": "[7]", "failure": failure},
         )
-        for caller in ("WAITS", "NONE")
+        for caller, expected in (
+            ("WAITS", _recorded("SUCCEEDED", SUCCESS_WITH_ANSWER_UPDATE, answer="[7]")),
+            ("NONE", _recorded("SUCCEEDED", SUCCESS_UPDATE)),
+        )
         for failure in ({}, FAILURE)  # a lost answer of a run that has succeeded
     ),
     *(
         case(
             "RecordOutcome.Arguments",
-            _recorded("FAILED", code="e" * MAX_CODE, cause=FAILURE["cause"] + "\U0001f600" * (MAX_CAUSE - 5)),
+            _recorded(
+                "FAILED", FAILURE_UPDATE, code="e" * MAX_CODE, cause=FAILURE["cause"] + "\U0001f600" * (MAX_CAUSE - 5)
+            ),
             {
                 "run_state": state,
                 "caller": "WAITS",

@@ -7,7 +7,8 @@ from typing import Any, get_args
 import pytest
 
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.request_table import MAX_CAUSE, Outcome, RequestTable, State
+from slotkeeper.slots.outcomes import MAX_CAUSE, Outcomes
+from slotkeeper.slots.request_table import State
 from slotkeeper.slots.settlement import WITH_FAILURE, Failed, Succeeded, decide
 from tests.support.in_process_aws import InProcessAws
 from tests.support.quick_clients import shared_client
@@ -95,13 +96,15 @@ def test_an_outcome_takes_the_request_out_of_the_queue_and_is_to_be_published(ro
 @pytest.mark.parametrize("row_state", [*get_args(State), None])
 def test_the_layer_records_as_the_workflow_does_and_replaces_no_failure_by_another(row_state: State | None) -> None:
     """The workflow has recorded the error of the work. What the settlement knows is the error of the execution."""
-    for outcome in get_args(Outcome):
+    for run_state in ("SUCCEEDED", "FAILED"):
         account = _Account(row_state)
-        table = RequestTable(account.dynamodb, "requests", "slots")
-        end = {"code": FAILURE["error"], "cause": FAILURE["cause"], "answer": "[7]"}
-        is_written = table.record("p", ME, outcome, ENTERED / 1000, **end)
-        as_workflow = _recorded(outcome, row_state)
-        is_kept = row_state == outcome == "FAILED"
+        outcomes = Outcomes(account.dynamodb, "requests")
+        if run_state == "SUCCEEDED":
+            is_written = outcomes.succeeded("p", ME, ENTERED / 1000, "[7]")
+        else:
+            is_written = outcomes.failed("p", ME, ENTERED / 1000, FAILURE["error"], FAILURE["cause"])
+        as_workflow = _recorded(run_state, row_state)
+        is_kept = row_state == run_state == "FAILED"
         assert (is_written, account.row) == ((False, _Account(row_state).row) if is_kept else as_workflow)
 
 
