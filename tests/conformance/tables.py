@@ -37,10 +37,9 @@ class Tables:
         return self.dynamodb.query(
             TableName=self.requests,
             IndexName=index,
-            ConsistentRead=True,
             KeyConditionExpression=f"process_name = :p{condition}",
             ExpressionAttributeValues={":p": {"S": "p"}, **(values or {})},
-            **options,
+            **{"ConsistentRead": True, **options},
         )
 
     def pages(self, index: str, **options: Any) -> Iterator[list[str]]:

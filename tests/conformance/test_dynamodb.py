@@ -1,4 +1,4 @@
-"""Facts of DynamoDB: local indexes, conditional writes of many map entries, transactions over two tables."""
+"""Facts of DynamoDB: indexes, conditional writes of many map entries, transactions over two tables."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.conformance.tables import PROCESS, Item, Tables, embedded, executions
 
 QUERIES = "test_dynamodb/test_dynamodb_query.py"
 INDEX_PAGE = "Amazon DynamoDB Developer Guide, Local secondary indexes"
+GLOBAL_PAGE = "Amazon DynamoDB Developer Guide, Using Global Secondary Indexes in DynamoDB"
 QUERY_PAGE = "Amazon DynamoDB API Reference, Query"
 TRANSACTION_PAGE = "Amazon DynamoDB API Reference, TransactWriteItems"
 FACTS: Facts[Tables] = Facts()
@@ -129,6 +130,67 @@ def leave_and_enter_an_index(tables: Tables) -> Any:
 def attributes_of_an_index(tables: Tables) -> Any:
     tables.add("a", place="1", weight=2, body="{}", deadline=9)
     return tables.query("place")["Items"]
+
+
+@FACTS.row(
+    "A period of an index has both its bounds, and has the order of its ends.",
+    source=documented(f"{QUERY_PAGE}, KeyConditionExpression, BETWEEN"),
+    expected=["b", "c", "d"],
+)
+def period_of_an_index(tables: Tables) -> list[str]:
+    for execution, ended in (("a", 9.99), ("d", 20), ("c", 10.5), ("b", 10), ("e", 20.001)):
+        tables.add(execution, ended=ended)
+    return executions(tables.query("ended", " AND ended BETWEEN :a AND :b", {":a": {"N": "10"}, ":b": {"N": "20"}}))
+
+
+# ----------------------------------------------------------------------------------------------------- a global index
+
+OF_ANOTHER = {"process_name": {"S": "q"}, "execution": {"S": "of another"}}
+
+
+def _fail(tables: Tables) -> None:
+    for execution, failed in (("a", 1), ("b", 2), ("c", 3)):
+        tables.add(execution, failed=failed, cause="long")
+    tables.add("d", ended=4)
+    tables.dynamodb.put_item(TableName=tables.requests, Item=OF_ANOTHER | {"failed": {"N": "2"}})
+
+
+@FACTS.row(
+    "A query of a global index has one partition, in pages also from the end; what lacks its keys is not in it.",
+    source=documented(f"{GLOBAL_PAGE}; {QUERY_PAGE}, ScanIndexForward"),
+    expected=(key("b") | {"failed": {"N": "2"}}, [["c", "b"], ["a"]]),
+)
+def pages_of_a_global_index(tables: Tables) -> Any:
+    _fail(tables)
+    newest_first: Item = {"ConsistentRead": False, "ScanIndexForward": False, "Limit": 2}
+    first = tables.query("failed", **newest_first)
+    return first["LastEvaluatedKey"], list(tables.pages("failed", **newest_first))
+
+
+@FACTS.row(
+    "A scan of a global index has the entries of all partitions, with the attributes of the index, and filters them.",
+    source=documented(f"{GLOBAL_PAGE}, Scanning a Global Secondary Index"),
+    expected=[each | {"failed": {"N": at}} for each, at in ((key("b"), "2"), (key("c"), "3"), (OF_ANOTHER, "2"))],
+)
+def scan_of_a_global_index(tables: Tables) -> Any:
+    _fail(tables)
+    answer = tables.dynamodb.scan(
+        TableName=tables.requests,
+        IndexName="failed",
+        FilterExpression="failed >= :since",
+        ExpressionAttributeValues={":since": {"N": "2"}},
+    )
+    return sorted(answer["Items"], key=lambda item: item["execution"]["S"])
+
+
+@FACTS.row(
+    "A consistent read of a global index is refused.",
+    source=documented("Amazon DynamoDB API Reference, Query and Scan, ConsistentRead"),
+    expected=["ValidationException"] * 2,
+)
+def consistent_read_of_a_global_index(tables: Tables) -> list[str]:
+    scan = partial(tables.dynamodb.scan, TableName=tables.requests, IndexName="failed", ConsistentRead=True)
+    return [code_of(lambda: tables.query("failed")), code_of(scan)]
 
 
 # ------------------------------------------------------------------------------------------------- conditional writes

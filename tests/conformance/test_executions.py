@@ -16,27 +16,13 @@ from hypothesis import strategies as st
 
 from dev.emulator.aws import EmbeddedAws
 from tests.conformance.facts import Fact, Facts, code_of, documented, localstack
-from tests.conformance.workflows import PARTS, Workflows
+from tests.conformance.workflows import ENDS, PARTS, Workflows
 from tests.simulation.aws import stepfunctions
 from tests.simulation.frozen import freeze, thaw
 from tests.support.profiles import share
 from tests.support.waiting import wait_until
 
 _SHOWN = ("name", "status", "error", "cause", "redriveCount")
-# The input states how an execution ends by itself; without `end` it waits until it is stopped or times out.
-STATES = {
-    "End": {
-        "Type": "Choice",
-        "Choices": [
-            {"Condition": "{% $states.input.end = 'SUCCEEDED' %}", "Next": "Good"},
-            {"Condition": "{% $states.input.end = 'FAILED' %}", "Next": "Bad"},
-        ],
-        "Default": "Wait",
-    },
-    "Good": {"Type": "Succeed"},
-    "Bad": {"Type": "Fail", "Error": "Broken", "Cause": "as asked"},
-    "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
-}
 FAILURE = {"FAILED": ("Broken", "as asked")}
 
 
@@ -74,7 +60,7 @@ class EngineExecutions(Executions):
     def __init__(self, aws: EmbeddedAws, **fields: Any) -> None:
         self._workflows = Workflows(aws)
         self._client = self._workflows.stepfunctions
-        self._machine = self._workflows.create(STATES, **fields)
+        self._machine = self._workflows.create(ENDS, **fields)
 
     def start(self, name: str, given: dict[str, Any]) -> str:
         return self._settled(name, code_of(lambda: self._workflows.start(self._machine, given, name)))

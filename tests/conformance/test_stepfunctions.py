@@ -11,7 +11,7 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from tests.conformance.facts import Fact, Facts, code_of, documented, localstack
-from tests.conformance.workflows import PARTS, WAIT, Workflows, unique
+from tests.conformance.workflows import ENDS, PARTS, WAIT, Workflows, unique
 from tests.support.waiting import wait_until
 
 FACTS: Facts[Workflows] = Facts()
@@ -82,30 +82,33 @@ def optimized_sqs_error(workflows: Workflows) -> tuple[str, str]:
     return _failure(workflows, "sqs:sendMessage", {"QueueUrl": url, "MessageBody": None})
 
 
-@FACTS.row(
-    "A missing topic fails an optimized SNS task as SNS.NotFoundException.",
-    source=localstack(f"{PARTS}/services/test_sns_task_service.py", "test_publish_base_error_topic_arn"),
-    expected=("SNS.NotFoundException", "NotFound"),
-)
-def optimized_sns_error(workflows: Workflows) -> tuple[str, str]:
-    arn = "arn:aws:sns:us-east-1:000000000000:no-such-topic"
-    return _failure(workflows, "sns:publish", {"TopicArn": arn, "Message": "x"})
+def _closings(workflows: Workflows, machine: str, *statuses: str) -> str:
+    """The URL of a queue that receives the status events of a state machine's executions with these statuses."""
+    events, (url, arn), rule = workflows.client("events"), workflows.queue(), unique("ends")
+    detail = {"stateMachineArn": [machine], "status": [*statuses]}
+    pattern = {"source": ["aws.states"], "detail-type": ["Step Functions Execution Status Change"], "detail": detail}
+    events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
+    return url
 
 
 @FACTS.row(
-    "putEvents adds the ARNs of the state machine and of the execution, in this order, to an entry's own resources.",
-    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_base"),
-    expected=["own", "stateMachine", "execution"],
+    "Each end of an execution has a status event, and one rule may receive them all.",
+    source=documented("Step Functions Developer Guide, Automating Step Functions event delivery with EventBridge"),
+    expected=["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"],
 )
-def event_resources(workflows: Workflows) -> list[str]:
-    events, source, (url, arn) = workflows.client("events"), unique("source"), workflows.queue()
-    events.put_rule(Name=source, EventPattern=json.dumps({"source": [source]}))
-    events.put_targets(Rule=source, Targets=[{"Id": "queue", "Arn": arn}])
-    entry = {"Source": source, "DetailType": "t", "Detail": {"a": 1}, "Resources": ["own"]}
-    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
-    workflows.end({"Put": put | {"End": True}})
-    resources = workflows.receive(url)["resources"]
-    return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
+def status_events_of_all_ends(workflows: Workflows) -> list[str]:
+    machine = workflows.create(ENDS, TimeoutSeconds=1)
+    url = _closings(workflows, machine, "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+    seen = []
+    for end in ("SUCCEEDED", "FAILED", "", "ABORTED"):
+        execution = workflows.start(machine, {"end": end})
+        if end == "ABORTED":
+            workflows.stepfunctions.stop_execution(executionArn=execution)
+        detail = workflows.receive(url)["detail"]
+        assert detail["executionArn"] == execution
+        seen.append(detail["status"])
+    return seen
 
 
 @FACTS.row(
@@ -114,14 +117,8 @@ def event_resources(workflows: Workflows) -> list[str]:
     expected=[0, 1],
 )
 def status_event_of_a_redrive(workflows: Workflows) -> list[int]:
-    events, machine, (url, arn) = (
-        workflows.client("events"),
-        workflows.create({"Bad": {"Type": "Fail"}}),
-        workflows.queue(),
-    )
-    detail, rule = {"stateMachineArn": [machine], "status": ["FAILED"]}, unique("ends")
-    events.put_rule(Name=rule, EventPattern=json.dumps({"source": ["aws.states"], "detail": detail}))
-    events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
+    machine = workflows.create({"Bad": {"Type": "Fail"}})
+    url = _closings(workflows, machine, "FAILED")
     execution = workflows.start(machine)
     first = workflows.receive(url)
     workflows.stepfunctions.redrive_execution(executionArn=execution)
@@ -164,19 +161,6 @@ def optimized_start_error(workflows: Workflows) -> tuple[str, str]:
 def optimized_dynamodb_error(workflows: Workflows) -> str:
     arguments = {"TableName": "no-such-table", "Item": {"name": {"S": "a"}}}
     return _failure(workflows, "dynamodb:putItem", arguments)[0]
-
-
-@FACTS.row(
-    "An entry that EventBridge refuses fails putEvents, with the answer as the cause.",
-    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_malformed_detail"),
-    expected=("EventBridge.FailedEntry", [{"ErrorCode", "ErrorMessage"}], 1),
-)
-def refused_event(workflows: Workflows) -> tuple[str, list[set[str]], int]:
-    entry = {"Source": "aws.reserved", "DetailType": "t", "Detail": {"a": 1}}
-    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
-    ended = workflows.end({"Put": put | {"End": True}})
-    answer = json.loads(ended["cause"])
-    return ended["error"], [{*each} for each in answer["Entries"]], answer["FailedEntryCount"]
 
 
 @FACTS.row(

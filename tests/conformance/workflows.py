@@ -12,6 +12,20 @@ from tests.support.waiting import wait_until
 PARTS = "stepfunctions/v2"  # LocalStack's folder
 ROLE = "arn:aws:iam::000000000000:role/any"
 WAIT = {"Wait": {"Type": "Wait", "Seconds": 3600, "End": True}}
+# The input states how an execution ends by itself; without `end` it waits until it is stopped or times out.
+ENDS = {
+    "End": {
+        "Type": "Choice",
+        "Choices": [
+            {"Condition": "{% $states.input.end = 'SUCCEEDED' %}", "Next": "Good"},
+            {"Condition": "{% $states.input.end = 'FAILED' %}", "Next": "Bad"},
+        ],
+        "Default": "Wait",
+    },
+    "Good": {"Type": "Succeed"},
+    "Bad": {"Type": "Fail", "Error": "Broken", "Cause": "as asked"},
+    "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
+}
 _numbers = itertools.count(1)
 
 

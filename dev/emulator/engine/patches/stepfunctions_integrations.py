@@ -1,11 +1,9 @@
-"""Task resources of Step Functions: Glue runs, children, messages, events, and the names of their errors."""
+"""Task resources of Step Functions: Glue runs, children, messages, and the names of their errors."""
 
 import contextvars
 import json
-import re
 import secrets
 from collections.abc import Callable
-from html import unescape
 from typing import Any
 
 from dev.emulator.engine import drives
@@ -73,14 +71,13 @@ def _refusal_cause(message: str, service: str, status: int, code: str) -> str:
 
 @patch
 def stepfunctions_optimized() -> None:
-    """The optimized integrations `sqs:sendMessage` and `sns:publish`: the names of their errors, and their results.
+    """The optimized integration `sqs:sendMessage`: the names of its errors, and its result.
 
     AWS: recorded in tests/conformance/test_stepfunctions.py. An error has the name of the older Java SDK's exception,
     and its cause the service, the status and the code; a result contains the metadata of the HTTP call.
-    MiniStack names the errors SQS.<code> and SNS.PublishFailed, and returns only the API's fields.
+    MiniStack names the errors SQS.<code>, and returns only the API's fields.
     """
     wrap_resource("arn:aws:states:::sqs:sendMessage", _send)
-    wrap_resource("arn:aws:states:::sns:publish", _publish)
 
 
 def _sdk_metadata() -> dict[str, Any]:
@@ -105,23 +102,6 @@ def _send(original: Callable[..., Any], resource: str, arguments: dict[str, Any]
 def _refused_by_sqs(code: str, message: str) -> Exception:
     error: Exception = sfn._ExecutionError("SQS.AmazonSQSException", _refusal_cause(message, "AmazonSQS", 400, code))
     return error
-
-
-def _publish(original: Callable[..., Any], resource: str, arguments: dict[str, Any]) -> Any:
-    try:
-        return original(resource, arguments) | _sdk_metadata()
-    except sfn._ExecutionError as error:
-        found = _code_and_message(error.cause)
-        if found is None:
-            raise
-        code, message = found
-        cause = _refusal_cause(message, "AmazonSNS", 404 if code == "NotFound" else 400, code)
-        raise sfn._ExecutionError(f"SNS.{code.removesuffix('Exception')}Exception", cause) from None
-
-
-def _code_and_message(xml: str) -> tuple[str, str] | None:
-    found = re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", xml, re.DOTALL)
-    return (found.group(1), unescape(found.group(2))) if found else None
 
 
 @patch
@@ -187,28 +167,6 @@ def _shown(name: str, value: Any) -> Any:
     if name.endswith("Date"):
         return sfn._iso_to_epoch_ms(value)
     return {"Included": value["included"]} if name.endswith("Details") else value
-
-
-@patch
-def stepfunctions_events() -> None:
-    """The resource `events:putEvents`.
-
-    AWS: "Add EventBridge events with Step Functions": the ARNs of the state machine and of the execution are added to
-    the Resources of each entry, in this order (recorded in tests/conformance/test_stepfunctions.py); entries that
-    EventBridge refuses fail the task with EventBridge.FailedEntry.
-    MiniStack adds no ARNs, and reports refused entries as a success.
-    """
-    wrap_resource("arn:aws:states:::events:putEvents", _put_events)
-
-
-def _put_events(original: Callable[..., Any], resource: str, arguments: dict[str, Any]) -> Any:
-    drive = drives.current.get()
-    arns = [drive.execution["stateMachineArn"], drive.execution["executionArn"]] if drive else []
-    entries = [{**entry, "Resources": [*entry.get("Resources", []), *arns]} for entry in arguments["Entries"]]
-    answer = original(resource, {**arguments, "Entries": entries})
-    if answer["FailedEntryCount"]:
-        raise sfn._ExecutionError("EventBridge.FailedEntry", json.dumps(answer))
-    return answer
 
 
 @patch
