@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 # item (DynamoDB guide, "Quotas").
 MAX_CODE, MAX_CAUSE = 256, 30_000
 
-# `open` below 0: its end must be published.
+# `open` below 0: its end must be published. One that a redriven execution records again does not expire before.
 SUCCESS_UPDATE = (
-    "SET #state = :end, ended = :now, #open = :unpublished REMOVE place, deadline, body, code, cause, reason, failed"
+    "SET #state = :end, ended = :now, #open = :unpublished "
+    "REMOVE place, deadline, expires, body, code, cause, reason, failed"
 )
 SUCCESS_WITH_ANSWER_UPDATE = SUCCESS_UPDATE.replace(" REMOVE", ", answer = :answer REMOVE")
 # A redriven execution may find that work which was recorded as failed has succeeded after all.
 SUCCESS_CONDITION = "#state IN (:queued, :started, :failed)"
 FAILURE_UPDATE = (
     "SET #state = :end, ended = :now, #open = :unpublished, failed = :now, code = :code, cause = :cause "
-    "REMOVE place, deadline"
+    "REMOVE place, deadline, expires"
 )
 # The workflow records the error of the work, which that of the execution must not replace.
 FAILURE_CONDITION = "#state IN (:queued, :started)"
