@@ -7,7 +7,8 @@ An end is recorded in the request's row first. Then it is published in this orde
 3. FailureTopic is notified, if it has failed.
 4. Its row is marked: it leaves the index `open`, loses token and answer, and expires after its retention.
 
-If a step fails, the row stays unpublished, and the janitor's next run publishes it: each step happens at least once.
+If a step fails, the row stays unpublished, with the number of steps that are done, and the janitor's next run publishes
+it: each step happens at least once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools.metrics import MetricUnit
 from botocore.exceptions import BotoCoreError, ClientError
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
 
 # Seconds of an invocation that sending an event must leave for the notification and the mark.
 AFTER_EVENT_SECONDS = 10
-MARK_UPDATE = "SET expires = :expires REMOVE #open, task_token, answer"
+MARK_UPDATE = "SET expires = :expires REMOVE #open, task_token, answer, published"
 MARK_REASON = ", reason = :reason"
 # The end that was published: a redriven execution may have recorded another one meanwhile.
 MARK_CONDITION = "#state = :state AND #open = :open"
+NOTE_UPDATE = "SET published = :done"
 MAX_REASON = 2000
 # State -> the metric that counts it.
 _METRICS = {
@@ -146,13 +148,17 @@ class Endings:
         reason = row.reason
         if row.state == "FAILED":
             reason = (failure_reason(row.cause) or row.code)[:MAX_REASON]
-        if row.task_token and not self._answered(self._answer(row, reason)):
-            return False
         arn = self._execution_arn(execution)
-        if not self._events.ended(row, reason, arn):
-            return False
-        if row.state == "FAILED" and not self._notify(row, reason, arn):
-            return False
+        steps: list[Callable[[], bool]] = [
+            lambda: not row.task_token or self._answered(self._answer(row, reason)),
+            lambda: self._events.ended(row, reason, arn),
+            lambda: row.state != "FAILED" or self._notify(row, reason, arn),
+        ]
+        for done, step in enumerate(steps):
+            if done >= row.published and not step():
+                if done > row.published:  # so that a receiver that is gone does not repeat the others each minute
+                    self._update(row, NOTE_UPDATE, {":done": number(done)})
+                return False
         if not self._mark(row, reason):
             return False
         self._on_published(row)
@@ -181,17 +187,17 @@ class Endings:
 
     def _mark(self, row: RequestRow, reason: str) -> bool:
         kept = self._retention.succeeded if row.state == "SUCCEEDED" else self._retention.failed
-        values: Item = {
-            ":state": {"S": row.state},
-            ":open": number(row.open or 0),
-            ":expires": number(int(self._clock() + kept)),
-        }
-        update = MARK_UPDATE
-        if row.state == "FAILED":
-            update = update.replace(" REMOVE", MARK_REASON + " REMOVE")
-            values[":reason"] = {"S": reason}
-        names: dict[str, Any] = {"#state": "state", "#open": "open"}
-        return self._table.update((row.process, row.execution), update, MARK_CONDITION, values, names).held
+        expires = number(int(self._clock() + kept))
+        if row.state != "FAILED":
+            return self._update(row, MARK_UPDATE, {":expires": expires})
+        update = MARK_UPDATE.replace(" REMOVE", MARK_REASON + " REMOVE")
+        return self._update(row, update, {":expires": expires, ":reason": {"S": reason}})
+
+    def _update(self, row: RequestRow, update: str, values: Item) -> bool:
+        """Update the row, if it still has the end that is published."""
+        seen: Item = {":state": {"S": row.state}, ":open": number(row.open or 0)}
+        key, names = (row.process, row.execution), {"#state": "state", "#open": "open"}
+        return self._table.update(key, update, MARK_CONDITION, seen | values, names).held
 
 
 def _count(metric: str) -> None:

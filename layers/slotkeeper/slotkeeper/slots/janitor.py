@@ -176,7 +176,9 @@ class Janitor:
                 listed = self.rows.unpublished(process.name)
             for reason in listed.malformed:
                 report.note("MalformedRequests", "The row of an ended request is malformed", reason=reason)
-            unpublished += self._publish([(process.name, execution) for execution, _ in listed.rows], report, until)
+            ends = [(process.name, execution) for execution, _ in listed.rows]
+            self.shuffle(ends)  # so that those that fail each time do not keep back the others
+            unpublished += self._publish(ends, report, until)
         report.counts["RequestsUnpublished"] = unpublished  # also 0, which ends the alarm
 
     def _publish(self, ends: Iterable[tuple[str, str]], report: RunReport, until: float) -> int:
@@ -204,14 +206,18 @@ class Janitor:
                     continue
                 # After the rows: what was granted or released meanwhile has changed one of the two.
                 fresh = self.slots.read(process.name)
-                for name in started:
-                    if fresh is None or name not in fresh.holders:
-                        self._settle_row(process.name, name, report)
+                held = fresh.holders if fresh else {}
+                self._settle_rows([(process.name, name) for name in started if name not in held], report, until)
 
-    def _settle_row(self, process: str, name: str, report: RunReport) -> None:
-        row = self.rows.row(process, name)
-        if row is not None and row.state in ("QUEUED", "STARTED", "FAILED"):
-            self.settlement.settle_unheld(row, report)
+    def _settle_rows(self, rows: Iterable[tuple[str, str]], report: RunReport, until: float = math.inf) -> None:
+        for process, execution in rows:
+            if self.clock() >= until:
+                return report.cut_short("The run's time has ended; the next run settles the other requests")
+            with report.guard("Could not settle a request without a slot", execution=execution):
+                row = self.rows.row(process, execution)
+                if row is not None and row.state in ("QUEUED", "STARTED", "FAILED"):
+                    self.settlement.settle_unheld(row, report)
+        return None
 
     def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:
         """Return process -> the requests that could start now, for each process that must be dispatched."""
@@ -317,9 +323,9 @@ class Janitor:
             freed += self._glue_checks.check(by_runs, everyone, report, until)
         except Exception as error:
             report.failed("Could not check the holders; they keep their slots", error)
-        for held in freed:  # one that had lost its slot is queued again: the next dispatch would grant it another
-            with report.guard("Could not settle the request of a freed slot", execution=held.name):
-                self._settle_row(held.process.name, held.name, report)
+        # One that had lost its slot is queued again: the next dispatch would grant it another.
+        names = [(held.process.name, held.name) for held in freed]
+        self._settle_rows([each for each in names if each not in report.settled], report)
         return freed
 
     def _judge_all(self, doubtful: list[Held], freed: list[Held], report: RunReport, until: float) -> list[Held]:

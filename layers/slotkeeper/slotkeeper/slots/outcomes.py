@@ -20,7 +20,7 @@ MAX_CODE, MAX_CAUSE = 256, 30_000
 # `open` below 0: its end must be published. One that a redriven execution records again does not expire before.
 SUCCESS_UPDATE = (
     "SET #state = :end, ended = :now, #open = :unpublished "
-    "REMOVE place, deadline, expires, body, code, cause, reason, failed"
+    "REMOVE place, deadline, expires, body, code, cause, reason, failed, published"
 )
 SUCCESS_WITH_ANSWER_UPDATE = SUCCESS_UPDATE.replace(" REMOVE", ", answer = :answer REMOVE")
 # A redriven execution may find that work which was recorded as failed has succeeded after all.

@@ -27,6 +27,7 @@
     cause          S, of FAILED: as Step Functions or Glue gives it
     answer         S, of SUCCEEDED, JSON: for the caller that waits, until the end was published
     failed         N, of FAILED, REJECTED and TOO_LATE, until it is redriven or discarded: when it ended
+    published      N, after a step of its publication failed: the number of steps before it, which are done (endings.py)
     expires        N, once its end was published: when DynamoDB deletes the row
 
 Four local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,

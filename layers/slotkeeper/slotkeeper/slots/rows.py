@@ -53,6 +53,7 @@ class RequestRow:
     reason: str = ""
     cause: str = ""
     failed: float | None = None
+    published: int = 0
     expires: float | None = None
     message_id: str = ""
     digest: str = ""
@@ -111,6 +112,7 @@ def read_row(item: Item) -> RequestRow:
             reason=row.text("reason", ""),
             cause=row.text("cause", ""),
             failed=row.number("failed", None),
+            published=row.whole("published", 0),
             expires=row.number("expires", None),
             message_id=row.text("message_id", ""),
             digest=row.text("digest", ""),
