@@ -38,32 +38,37 @@ def _stays_queued(process: str, request_id: str, rings: int = 0) -> Expectation:
     )
 
 
-def _ends(process: str, request_id: str, end: str, metric: str, suffix: str = "") -> Expectation:
-    """It ends without a start, and its end was published. `suffix`: of its row's name."""
+def _ends(process: str, request_id: str, end: str, suffix: str = "") -> Expectation:
+    """It ends without a start, and EndingFunction is to publish that. `suffix`: of its row's name."""
     name = execution_name(process, request_id, 1) + suffix
     return lambda outcome: (
-        (outcome.failed_items, outcome.state(name), outcome.counted(metric)) == (0, end, [1.0])
-        and "open" not in outcome.row("RequestTable", process, name)
+        (outcome.failed_items, outcome.state(name), outcome.is_published(name)) == (0, end, False)
+        and outcome.endings() == [{"process": process, "executions": [name]}]
         and (bool(suffix) or outcome.execution(name) == "NONE")
         and not outcome.messages("RequestDeadLetterQueue")
     )
 
 
 def _dead_letters(outcome: Outcome) -> bool:
-    return (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0]) and outcome.codes(
-        "RequestDeadLetterQueue"
-    ) == ["InvalidRequest"]
-
-
-def _keeps(request_id: str, error: str) -> Expectation:
-    name = execution_name("sample", request_id, 1)
-    return lambda outcome: (
-        (outcome.failed_items, outcome.counted("RequestsKept")) == (0, [1.0])
-        and [each["error"] for each in outcome.messages("FailedRequestQueue")] == [error]
-        and json.loads(outcome.messages("FailedRequestQueue")[0]["body"])["request_id"] == request_id
-        and outcome.row("SettledTable", name)["settled_by"] == "janitor"
-        and outcome.state(name) == "FAILED"
+    return (
+        (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0])
+        and outcome.codes("RequestDeadLetterQueue") == ["InvalidRequest"]
+        and [each["refused"]["code"] for each in outcome.endings()] == ["InvalidRequest"]
     )
+
+
+def _publishes(name: str, end: str, metric: str = "") -> Expectation:
+    """The end of a request's row is published. `metric`: counts it."""
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("EndingsHandled")) == (0, [1.0])
+        and (outcome.state(name), outcome.is_published(name)) == (end, True)
+        and (not metric or 1.0 in outcome.counted(metric))
+    )
+
+
+def _settles(request_id: str, code: str) -> Expectation:
+    published = _publishes(execution_name("sample", request_id, 1), f"FAILED {code}", "RequestsFailed")
+    return lambda outcome: outcome.counted("RequestsSettled") == [1.0] and published(outcome)
 
 
 def _registered(limit: int, job: str, created: bool) -> Expectation:
@@ -92,18 +97,19 @@ EXPECTED: dict[str, Expectation] = {
     "starter/happy": _starts("2012-01"),
     "starter/redelivery": lambda outcome: not outcome.counted("RequestsAdmitted") and _runs("2012-01")(outcome),
     "starter/repeated": lambda outcome: outcome.counted("RequestsRepeated") == [1.0] and _runs("2012-01")(outcome),
-    "starter/reused_id": _ends(
-        "sample", "2012-01", "REJECTED RequestIdReused", "RequestsRejected", f"#{OF_REUSED_ID['messageId']}"
-    ),
+    "starter/reused_id": _ends("sample", "2012-01", "REJECTED RequestIdReused", f"#{OF_REUSED_ID['messageId']}"),
     "starter/second_attempt": _starts("2012-01", 2),
     "starter/sent_again": _starts("2012-05", 2),
     "starter/urgent": lambda outcome: _starts("2012-04")(outcome) and outcome.process("sample").slots_in_use == 2,
     "starter/full": _stays_queued("full", "2012-01"),
     "starter/early": _stays_queued("early", "2012-05", rings=1),
-    "starter/skipped": _ends("full", "2012-01", "SKIPPED Skipped", "RequestsSkipped"),
-    "starter/too_late": _ends("sample", "2012-05", "TOO_LATE TooLate", "RequestsTooLate"),
-    "starter/too_large": _ends("sample", "2012-06", "REJECTED TooLarge", "RequestsRejected"),
-    "starter/unknown_process": _ends("unregistered", "2012-01", "REJECTED UnknownProcess", "RequestsRejected"),
+    "starter/skipped": _ends("full", "2012-01", "SKIPPED Skipped"),
+    "starter/too_late": _ends("sample", "2012-05", "TOO_LATE TooLate"),
+    "starter/too_large": _ends("sample", "2012-06", "REJECTED TooLarge"),
+    "starter/unknown_process": lambda outcome: (
+        outcome.state(execution_name("unregistered", "2012-01", 1)) == "REJECTED UnknownProcess"
+        and outcome.endings() == [{"process": "unregistered"}]
+    ),
     "starter/malformed_process": lambda outcome: (
         _stays_queued("malformed", "2012-01")(outcome) and outcome.counted("StarterErrors") == [1.0]
     ),
@@ -114,8 +120,7 @@ EXPECTED: dict[str, Expectation] = {
     ),
     "starter/not_json": _dead_letters,
     "starter/doorbell": _starts("2012-07"),
-    "starter/timed_doorbell": _ends("full", "2012-07", "TOO_LATE TooLate", "RequestsTooLate"),
-    "starter/doorbell_with_ended": _ends("full", "2012-08", "CANCELLED Cancelled", "RequestsCancelled"),
+    "starter/timed_doorbell": _ends("full", "2012-07", "TOO_LATE TooLate"),
     "starter/not_a_doorbell": lambda outcome: (
         (outcome.failed_items, outcome.counted("StarterErrors")) == (0, [1.0])
         and not outcome.messages("RequestDeadLetterQueue")
@@ -125,22 +130,22 @@ EXPECTED: dict[str, Expectation] = {
         and outcome.counted("JanitorRuns") == [1.0]
         and outcome.state(execution_name("sample", "2012-07", 1)) == "STARTED"
     ),
-    "ending/aborted": _keeps("2012-01", "ABORTED"),
-    "ending/timed_out": _keeps("2012-03", "TIMED_OUT"),
-    "ending/failed": lambda outcome: (
-        outcome.failed_items == 0
-        and not outcome.messages("FailedRequestQueue")
-        and outcome.row("SettledTable", execution_name("sample", "2012-02", 1))["settled_by"] == "workflow"
-    ),
+    "ending/succeeded": _publishes(execution_name("sample", "2012-05", 1), "SUCCEEDED"),
+    "ending/failed": _publishes(execution_name("sample", "2012-02", 1), "FAILED States.TaskFailed", "RequestsFailed"),
+    "ending/aborted": _settles("2012-01", "ABORTED"),
+    "ending/timed_out": _settles("2012-03", "TIMED_OUT"),
     "ending/slot_lost": lambda outcome: (
         outcome.failed_items == 0
         and outcome.state(execution_name("sample", "2012-04", 1)) == "RETURNED"
         and outcome.state(execution_name("sample", "2012-04", 2)) == "QUEUED"
         and {json.loads(each["body"])["process"] for each in outcome.messages("DispatchQueue")} == {"sample"}
     ),
-    "ending/unknown_execution": lambda outcome: (
-        (outcome.failed_items, outcome.counted("EndingsHandled")) == (0, [1.0])
-        and not outcome.messages("FailedRequestQueue")
+    "ending/unknown_execution": lambda outcome: (outcome.failed_items, outcome.counted("EndingsHandled")) == (0, [1.0]),
+    "ending/ended_without_start": _publishes(
+        execution_name("full", "2012-08", 1), "CANCELLED Cancelled", "RequestsCancelled"
+    ),
+    "ending/refused": lambda outcome: (
+        (outcome.failed_items, outcome.counted("EndingsHandled")) == (0, [1.0]) and not outcome.counted("EventsNotSent")
     ),
     "process_registrar/create": _registered(3, "orders-job", created=True),
     "process_registrar/update_limit": _registered(3, "orders-job", created=False),

@@ -16,12 +16,11 @@ from slotkeeper.slots.request import process_of_execution
 TABLES = {
     "SlotTable": ("process_name",),
     "RequestTable": ("process_name", "execution"),
-    "SettledTable": ("execution_name",),
     "RequestLedgerTable": ("request_id",),
     "TokenTable": ("token_name",),
     "SeenSignatureTable": ("signature",),
 }
-QUEUES = ("DispatchQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQueue", "WorkDeadLetterQueue")
+QUEUES = ("DispatchQueue", "EndingQueue", "RequestDeadLetterQueue", "WorkQueue", "WorkDeadLetterQueue")
 
 
 class Outcome:
@@ -58,6 +57,15 @@ class Outcome:
         process = process_of_execution(execution.partition("#")[0])  # the name of a rejected one has its message's id
         row = self.row("RequestTable", process, execution)
         return " ".join(row[name] for name in ("state", "code") if name in row)
+
+    def is_published(self, execution: str) -> bool:
+        """Whether the end of a request's row is published."""
+        process = process_of_execution(execution.partition("#")[0])
+        return "expires" in (row := self.row("RequestTable", process, execution)) and "open" not in row
+
+    def endings(self) -> list[dict[str, Any]]:
+        """The ends that are to be published."""
+        return [json.loads(each["body"]) for each in self.messages("EndingQueue")]
 
     def execution(self, name: str) -> str:
         """An execution's status; NONE if there is none of this name."""

@@ -28,6 +28,7 @@ from slotkeeper.retry.message import Message
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import accept
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.rate import Rate, milliseconds
@@ -149,9 +150,6 @@ class EventSetup:
             a_second_ago = datetime.fromtimestamp(self._now - 1, UTC).isoformat()
             self._queue(Request("full", {}, "2012-07", start_before=a_second_ago))
             event["Records"][0]["body"] = Bell("full", self._now).to_json()
-        if name == "doorbell_with_ended":
-            cancelled = self._queue(Request("full", {}, "2012-08"))
-            self._requests.leave("full", [Leaving(cancelled, "CANCELLED", "Cancelled", "by an operator")], self._now)
         if name == "malformed_process" and self._own:
             item = {"process_name": {"S": "malformed"}, "slot_limit": {"S": "10"}}
             self._client("dynamodb").put_item(TableName=self.names["SlotTable"], Item=item)
@@ -169,14 +167,13 @@ class EventSetup:
 
     def _ending(self, name: str, event: Event) -> Event:
         self._make_processes()
-        if name != "unknown_execution" and name and self._own:
-            detail = json.loads(event["Records"][0]["body"])["detail"]
-            request = json.loads(detail["input"])
-            started = request["process"], self._queue(Request(request["process"], {}, request["request_id"]))
-            self._requests.mark_started(*started, granted_as(1, 0), self._now)
-            if detail["error"] == "RequestFailed":  # the workflow has recorded it
-                self._requests.record(*started, "FAILED", self._now, "States.TaskFailed", "{}")
-            self._close(detail)
+        message = json.loads(event["Records"][0]["body"]) if name not in ("", "unknown_execution") else {}
+        if name == "ended_without_start":
+            cancelled = self._queue(Request(message["process"], {}, "2012-08"))
+            leaving = Leaving(cancelled, "CANCELLED", "Cancelled", "by an operator")
+            self._requests.leave(message["process"], [leaving], self._now)
+        if "detail" in message and self._own:
+            self._end(message["detail"])
         return event
 
     def _registrar(self, _name: str, event: Event) -> Event:
@@ -253,6 +250,19 @@ class EventSetup:
 
     def _is_sample(self, path: Path) -> bool:
         return path.resolve().parent in event_folders(self._folder)
+
+    def _end(self, detail: Event) -> None:
+        """Create the request of a status event, whose workflow may have recorded its outcome, and the execution."""
+        request = json.loads(detail["input"])
+        started = request["process"], self._queue(Request(request["process"], {}, request["request_id"]))
+        self._requests.mark_started(*started, granted_as(1, 0), self._now)
+        outcomes = Outcomes(self._client("dynamodb"), self.names["RequestTable"])
+        if detail["status"] == "SUCCEEDED":
+            outcomes.succeeded(*started, self._now)
+            return  # the execution is not read
+        if detail["error"] == "RequestFailed":
+            outcomes.failed(*started, self._now, *detail["cause"].split(": ", 1))
+        self._close(detail)
 
     def _close(self, detail: Event) -> None:
         """Create the execution of a status event. `detail`: of the event; its input, status and error count."""
