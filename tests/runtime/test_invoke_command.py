@@ -32,7 +32,7 @@ def _run(*arguments: str) -> Result:
     [
         (["startr", "happy"], "there is no function 'startr'. Did you mean 'starter'? There are chatbot, "),
         (["starter", "hapy"], "starter has no event 'hapy', nor is it a file. Did you mean 'happy'? There are "),
-        (["starter", "zzz"], "nor is it a file. There are batch, doorbell, doorbell_with_ended, early, full, happy, "),
+        (["starter", "zzz"], "nor is it a file. There are batch, doorbell, early, full, happy, "),
         (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
     ],
 )
