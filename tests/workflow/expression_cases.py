@@ -27,6 +27,7 @@ from slotkeeper.slots.outcomes import (
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
 from tests.workflow.case import (
+    CONTEXT,
     ENTERED,
     REDRIVEN,
     STARTED,
@@ -62,13 +63,14 @@ def template(path: str) -> Any:
     return node
 
 
-def _searched(starts: int, **more: Any) -> Variables:
-    return {
-        "failure": {"error": "Glue.X", "cause": "lost"},
+def _run_failed(error: str, cause: str | None, starts: int = 0, context: Any = CONTEXT, **more: Any) -> Case:
+    """The Catch of RunGlueJob. `more`: what differs from the start of a search for the run."""
+    searched = {
+        "failure": {"error": error, "cause": cause},
         "outcome": "",
         "start_again": False,
         "must_stop": False,
-        "starts": starts,
+        "starts": starts + 1,
         "run_id": "",
         "run_state": "NOT_FOUND",
         "run_has_ended": False,
@@ -77,8 +79,9 @@ def _searched(starts: int, **more: Any) -> Variables:
         "searches": 0,
         "failed_reads": 0,
         "stops": 0,
-        **more,
     }
+    output = {"Error": error} | ({} if cause is None else {"Cause": cause})
+    return case("RunGlueJob.Catch.0.Assign", searched | more, {"starts": starts}, context, errorOutput=output)
 
 
 def _recorded(end: str, update: str, **more: str) -> dict[str, Any]:
@@ -105,7 +108,6 @@ _LONG = FAILURE | {"cause": FAILURE["cause"] + "y" * 30_000}
 _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
-_THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
 
 # Step Functions quotes the expression in the cause (tests/conformance/test_stepfunctions.py), here with its message.
 _RUN_STATE = (
@@ -122,53 +124,18 @@ CASES = [
         {"target": "j"},
         result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
     ),
-    *(
-        case(
-            "RunGlueJob.Catch.0.Assign",
-            _searched(1, failure={"error": "States.TaskFailed", "cause": cause}),
-            {"starts": 0},
-            errorOutput={"Error": "States.TaskFailed", "Cause": cause},
-        )
-        for cause in ("lost", '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}')
-    ),
-    case(
-        "RunGlueJob.Catch.0.Assign",
-        _searched(
-            1,
-            failure={"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 ended as STOPPED"},
-        ),
-        {"starts": 0},
-        errorOutput={
-            "Error": "States.QueryEvaluationError",
-            "Cause": _RUN_STATE + "D3137: Glue run jr_1 ended as STOPPED",
-        },
-    ),
-    case(
-        "RunGlueJob.Catch.0.Assign",
-        _searched(
-            1,
-            failure={"error": "States.QueryEvaluationError", "cause": _RUN_STATE + "D1011: Stack overflow"},
-        ),
-        {"starts": 0},
-        errorOutput={"Error": "States.QueryEvaluationError", "Cause": _RUN_STATE + "D1011: Stack overflow"},
-    ),
-    *(
-        case(
-            "RunGlueJob.Catch.0.Assign",
-            _searched(1, must_stop=True, failure=_LATE_TASK),
-            {"starts": 0},
-            errorOutput={"Error": "States.Timeout", **cause},
-        )
-        for cause in ({"Cause": ""}, {})
-    ),
     case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
-    caught("RunGlueJob.Catch.0.Assign", _searched(2, outcome="RETURNED", must_stop=True), {"starts": 1}, REDRIVEN),
-    case(
-        "RunGlueJob.Catch.0.Assign",
-        _searched(1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"]}),
-        {"starts": 0},
-        errorOutput=_THROTTLED,
+    _run_failed("States.TaskFailed", "lost"),
+    _run_failed("States.TaskFailed", '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}'),
+    _run_failed(
+        "States.QueryEvaluationError",
+        _RUN_STATE + "D3137: Glue run jr_1 ended as STOPPED",
+        failure={"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 ended as STOPPED"},
     ),
+    _run_failed("States.QueryEvaluationError", _RUN_STATE + "D1011: Stack overflow"),
+    *(_run_failed("States.Timeout", cause, must_stop=True, failure=_LATE_TASK) for cause in ("", None)),
+    _run_failed("Glue.X", "lost", 1, REDRIVEN, outcome="RETURNED", must_stop=True),
+    _run_failed("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)", start_again=True),
     case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN | {"run_error": ""}),
     case(
         "GlueRunNotSucceeded.Assign",
@@ -176,11 +143,7 @@ CASES = [
         _RUN | {"run_state": "FAILED", "run_error": "no month"},
     ),
     case("WaitForGlueRun.Seconds", Between(30, 59)),
-    case(
-        "FindGlueRun.Arguments",
-        {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
-        {"target": "j", "next_page": "t"},
-    ),
+    case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3, "NextToken": "t"}, _RUN | {"next_page": "t"}),
     case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
         case(
@@ -207,14 +170,25 @@ CASES = [
         {"run_id": "", "searches": 0, "failed_reads": 8, "start_again": False},
         {"failed_reads": 7},
     ),
-    caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
+    *(
+        caught(f"{path}.Assign", {counter: 8}, {counter: 7})
+        for counter, paths in (
+            ("failed_reads", ("ReadGlueRun.Catch.1", "ReadChild.Catch.2")),
+            ("stops", ("StopGlueRun", "StopGlueRun.Catch.0", "StopChild", "StopChild.Catch.0")),
+        )
+        for path in paths
+    ),
     case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
     case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
-    case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
-    caught("StopGlueRun.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
-    case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
-    case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
-    case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
+    *(
+        case(
+            f"{state}.Seconds",
+            Between(least, least + 29),
+            {"must_stop": must_stop, "run_minutes": minutes, "run_state": "RUNNING"},
+        )
+        for state in ("WaitForEndOfGlueRun", "WaitForChild")
+        for least, must_stop, minutes in ((30, True, 9000), (600, False, 9000), (60, False, 60))
+    ),
     *(
         case(
             "RecordOutcome.Arguments",
