@@ -22,9 +22,9 @@ MAX_BODY_BYTES = 65_536
 # Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which a task fails
 # with States.DataLimitExceeded (Step Functions guide, "Service quotas", input or output size of a task).
 MAX_INPUT_BYTES = 32_768
-# Of a number in `input`. To keep or return a request, the workflow writes it with JSONata's $string. That of JSONata
-# 2.0.6, which Step Functions documents, rounds numbers to 15 significant digits, and its numbers are doubles. Every
-# number of 15 digits between these magnitudes survives both.
+# Of a number in `input`, which the workflow passes to the child with JSONata. Numbers of JSONata 2.0.6, which Step
+# Functions documents, are doubles, and its $string rounds them to 15 significant digits. Every number of 15 digits
+# between these magnitudes survives both.
 MAX_DIGITS = 15
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-300, 1e300
 
