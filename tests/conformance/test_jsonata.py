@@ -185,7 +185,7 @@ def _answers(workflows: Workflows, asked: Sequence[Question]) -> list[Any]:
 
 
 def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_as_the_interpreter(aws: EmbeddedAws) -> None:
-    cases = [*CASES, *walked()]
+    cases = [case for case in (*CASES, *walked()) if "$random" not in str(template(case.path))]
     values = _answers(Workflows(aws), [Question(template(case.path), case.states, case.variables) for case in cases])
     differing = [(case, value) for case, value in zip(cases, values, strict=True) if value != case.expected]
     assert differing == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tests.workflow.interpreter import ME, Variables
@@ -21,20 +20,6 @@ MANUAL_INPUTS: tuple[Any, ...] = ("text", 5, None, [], [REQUEST], {"process": 5,
 def of_input(given: Any, redrives: int = 0) -> dict[str, Any]:
     """The context of an execution with this input."""
     return CONTEXT | {"Execution": EXECUTION | {"Input": given, "RedriveCount": redrives}}
-
-
-@dataclass(frozen=True)
-class Between:
-    """Equal to every number from `low` to `high`, for random values."""
-
-    low: int
-    high: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int | float) and self.low <= other <= self.high
-
-    def __hash__(self) -> int:
-        return hash((self.low, self.high))
 
 
 def denial(action: str) -> str:

@@ -31,7 +31,6 @@ from tests.workflow.case import (
     ENTERED,
     REDRIVEN,
     STARTED,
-    Between,
     Case,
     case,
     caught,
@@ -142,7 +141,7 @@ CASES = [
         {"failure": _ABOUT_TO_END | {"cause": "Glue run jr_1 of job j ended as FAILED: no month"}},
         _RUN | {"run_state": "FAILED", "run_error": "no month"},
     ),
-    case("WaitForGlueRun.Seconds", Between(30, 59)),
+    case("WaitForGlueRun.Seconds", 45),
     case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3, "NextToken": "t"}, _RUN | {"next_page": "t"}),
     case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
@@ -183,11 +182,11 @@ CASES = [
     *(
         case(
             f"{state}.Seconds",
-            Between(least, least + 29),
+            seconds,
             {"must_stop": must_stop, "run_minutes": minutes, "run_state": "RUNNING"},
         )
         for state in ("WaitForEndOfGlueRun", "WaitForChild")
-        for least, must_stop, minutes in ((30, True, 9000), (600, False, 9000), (60, False, 60))
+        for seconds, must_stop, minutes in ((45, True, 9000), (615, False, 9000), (75, False, 60))
     ),
     *(
         case(

@@ -14,13 +14,15 @@ from slotkeeper.slots.executions import SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
 from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
+from tests.workflow.case import of_input
 from tests.workflow.decisions import DECISIONS, Decision
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate
+from tests.workflow.walks import MACHINE
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
 KNOWN_FIELDS = {
-    "Task": {"Resource", "Arguments", "Assign", "TimeoutSeconds", "Retry", "Catch", "Next", "End", "Output"},
+    "Task": {"Resource", "Arguments", "Assign", "TimeoutSeconds", "Retry", "Catch", "Next"},
     "Choice": {"Choices", "Default"},
     "Wait": {"Seconds", "Assign", "Next"},
     "Pass": {"Assign", "Next"},
@@ -50,8 +52,7 @@ def test_every_state_can_be_reached() -> None:
 def test_every_state_has_the_fields_of_its_type_and_a_next_state(name: str) -> None:
     state = states()[name]
     assert set(state) <= KNOWN_FIELDS[state["Type"]] | COMMON_FIELDS
-    is_last = state["Type"] in ENDS or state.get("End") is True
-    assert is_last != bool({"Next", "Default"} & set(state))
+    assert (state["Type"] in ENDS) != bool({"Next", "Default"} & set(state))
     if state["Type"] == "Choice":
         # No Assign in a Choice: the guide's pages contradict each other on when it applies.
         assert "Default" in state
@@ -111,15 +112,6 @@ def test_a_write_that_met_a_transaction_is_retried_within_a_second_each_time(nam
     assert STATES[name].retry_after("States.Timeout", retried) is not None
 
 
-def test_only_refusals_that_start_job_run_alone_returns_are_retried_in_the_same_state() -> None:
-    """StartJobRun has no client token: a retry after a lost response would be a second run in one slot."""
-    (retrier,) = states()["RunGlueJob"]["Retry"]
-    assert set(retrier["ErrorEquals"]) == {
-        "Glue.ConcurrentRunsExceededException",
-        "Glue.ResourceNumberLimitExceededException",
-    }
-
-
 THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: ThrottlingException; Request ID: 1)"
 
 
@@ -162,21 +154,9 @@ def test_the_layer_has_the_errors_of_the_workflow_that_it_reads() -> None:
 
 def test_the_workflow_neither_answers_nor_publishes_nor_notifies_nor_counts() -> None:
     """One function publishes each end, from the request's row (endings.py)."""
-    services = {STATES[name].fields["Resource"].removeprefix("arn:aws:states:::") for name in TASKS}
-    assert services == {
-        "dynamodb:getItem",
-        "dynamodb:updateItem",
-        "sqs:sendMessage",
-        "glue:startJobRun.sync",
-        "aws-sdk:glue:getJobRuns",
-        "aws-sdk:glue:getJobRun",
-        "aws-sdk:glue:batchStopJobRun",
-        "states:startExecution.sync",
-        "aws-sdk:sfn:describeExecution",
-        "aws-sdk:sfn:stopExecution",
-        "aws-sdk:sfn:sendTaskHeartbeat",
-    }
-    assert [name for name in TASKS if "sqs" in states()[name]["Resource"]] == ["Ring"]
+    others = re.compile(r":(events|sns|cloudwatch):|sendTask(Success|Failure)")
+    assert not [name for name in TASKS if others.search(states()[name]["Resource"])]
+    assert [name for name in TASKS if ":sqs:" in states()[name]["Resource"]] == ["Ring"]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +217,10 @@ def test_a_choice_leads_to_the_state_of_its_table(decision: Decision) -> None:
 
 
 def test_an_error_shows_that_no_run_was_started_only_if_the_poll_cannot_return_it() -> None:
-    """`.sync` starts with StartJobRun and polls with GetJobRun; botocore's model lists the errors of each."""
+    """`.sync` starts with StartJobRun and polls with GetJobRun; botocore's model lists the errors of each.
+
+    StartJobRun has no client token: a retry after a lost response would be a second run in one slot.
+    """
     model = Session().get_service_model("glue")
     start, poll = (
         {shape.name for shape in model.operation_model(name).error_shapes} for name in ("StartJobRun", "GetJobRun")
@@ -285,12 +268,9 @@ def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() 
     assert asked["MaxResults"] * (MAX_BODY_BYTES + other_fields) < 256 * 1024
 
 
-@pytest.mark.parametrize(("redrives", "fails"), [(0, False), (1, True)])
-def test_f4_a_redriven_execution_cannot_name_its_glue_job(redrives: int, fails: bool) -> None:
-    known = {"context": {"Execution": {"RedriveCount": redrives}}}
-    expression = states()["RunGlueJob"]["Arguments"]["JobName"]
-    if fails:
-        with pytest.raises(Exception, match="a redriven execution holds no slot"):
-            evaluate(expression, known, {"target": "job"})
-    else:
-        assert evaluate(expression, known, {"target": "job"}) == "job"
+@pytest.mark.parametrize(("state", "target"), [("RunGlueJob", "job"), ("RunStateMachine", MACHINE)])
+def test_f4_a_redriven_execution_cannot_name_its_work(state: str, target: str) -> None:
+    known = {"target": target, "timeout_minutes": 60}
+    assert target in STATES[state].value("Arguments", of_input({}), known).values()
+    with pytest.raises(StateFailed, match="a redriven execution holds no slot"):
+        STATES[state].value("Arguments", of_input({}, redrives=1), known)

@@ -67,7 +67,7 @@ def test_a_wrong_expected_value_disagrees(capsys: Output, monkeypatch: Patch) ->
     monkeypatch.setattr(reference, "CASES", [wrong])
     with pytest.raises(SystemExit, match="1"):
         reference.main()
-    assert "WaitForGlueRun.Assign\n  expected   " in capsys.readouterr().out
+    assert '  here       {"searches": 1}\n  JSONata    {"searches": 2}\n' in capsys.readouterr().out + "\n"
 
 
 @pytest.mark.usefixtures("without_cases")

@@ -15,9 +15,9 @@ from tests.workflow.interpreter import Variables
 
 
 class Question(NamedTuple):
-    """An expression, in the form of the definition's fields, and its inputs."""
+    """A field in the form of the definition's, and the inputs of its expressions."""
 
-    expression: str
+    field: Any
     states: dict[str, Any]
     variables: Variables
 
