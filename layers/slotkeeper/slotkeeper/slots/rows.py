@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number
@@ -206,7 +207,7 @@ class RequestRows:
                 FilterExpression=between,
                 ExpressionAttributeValues=values,
             )
-            return _read_all(_bounded(scan, max_pages))
+            return _read_all((page["Items"], "LastEvaluatedKey" in page) for page in islice(scan, max_pages))
         options = {"KeyConditionExpression": f"process_name = :process AND {between}", "ScanIndexForward": False}
         pages = self._pages(process, values, {}, max_pages, IndexName="failed", ConsistentRead=False, **options)
         return _read_all(pages)
@@ -245,7 +246,7 @@ class RequestRows:
     def _pages(
         self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
     ) -> Iterator[tuple[list[Item], bool]]:
-        """The pages of a query, as of `_bounded`."""
+        """The items of up to `max_pages` pages, each with whether there is more after it."""
         request: dict[str, Any] = {
             "TableName": self._table.name,
             "ConsistentRead": True,
@@ -254,16 +255,8 @@ class RequestRows:
             **({"ExpressionAttributeNames": dict(names)} if names else {}),
             **options,
         }
-        return _bounded(self._dynamodb.get_paginator("query").paginate(**request), max_pages)
-
-
-def _bounded(pages: Iterable[Mapping[str, Any]], max_pages: int) -> Iterator[tuple[list[Item], bool]]:
-    """The items of up to `max_pages` pages, each with whether the read ends there although there is more."""
-    for at, page in enumerate(pages, start=1):
-        is_cut = at == max_pages and "LastEvaluatedKey" in page
-        yield page["Items"], is_cut
-        if at == max_pages:
-            return
+        for page in islice(self._dynamodb.get_paginator("query").paginate(**request), max_pages):
+            yield page["Items"], "LastEvaluatedKey" in page
 
 
 def _read_all(pages: Iterable[tuple[list[Item], bool]]) -> Listed[RequestRow]:
