@@ -22,10 +22,10 @@ from slotkeeper_cli.commands import (
     dlq,
     doctor,
     explain,
+    failed,
     holder,
     list_requests,
     process,
-    redrive_request,
     report,
     retry,
     stack,
@@ -53,15 +53,15 @@ app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
 app.command("what-if", cls=StackCommand, help=what_if.HELP)(what_if.what_if)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 app.command("web", cls=StackCommand, help=web.HELP)(web.web)
-request = typer.Typer(help="Submit, list, show, cancel and redrive requests.", no_args_is_help=True)
+request = typer.Typer(help="Submit, list, show and cancel requests.", no_args_is_help=True)
 request.command("submit", cls=StackCommand)(submit.submit)
 request.command("list", cls=StackCommand)(list_requests.list_requests)
 request.command("show", cls=StackCommand, help=explain.HELP)(explain.explain)
 request.command("cancel", cls=StackCommand)(cancel_request.cancel)
-request.command("redrive", cls=StackCommand)(redrive_request.redrive)
 app.add_typer(process.app, name="process")
 app.add_typer(holder.app, name="holder")
 app.add_typer(request, name="request")
+app.add_typer(failed.app, name="failed")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(retry.app, name="retry")
 app.add_typer(token.app, name="token")

@@ -1,7 +1,6 @@
 """The dead-letter queues and their messages.
 
     request    RequestDeadLetterQueue           messages that are no requests; FIFO
-    failed     FailedRequestQueue               requests that started and did not succeed
     work       WorkDeadLetterQueue              work that was given up
     schedule   RetryScheduleDeadLetterQueue     retries of work that EventBridge Scheduler could not send
 
@@ -17,8 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.executions import failed_run, failure_reason
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, UnreadSource, received_or_visible
@@ -37,7 +35,6 @@ class DeadLetterQueueName(StrEnum):
     """The short names of the dead-letter queues, as commands take them."""
 
     REQUEST = "request"
-    FAILED = "failed"
     WORK = "work"
     SCHEDULE = "schedule"
 
@@ -49,7 +46,7 @@ class DeadLetterQueueName(StrEnum):
     @property
     def has_requests(self) -> bool:
         """Whether its messages are requests; otherwise they are work messages."""
-        return self in (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
+        return self is DeadLetterQueueName.REQUEST
 
     def is_deployed(self, stack: StackConnection) -> bool:
         """Whether a stack has the queue. The queues of work messages are deployed with the worker."""
@@ -62,7 +59,6 @@ class DeadLetterMessage:
 
     Args:
         sent_at: when SQS received it, in seconds since the epoch.
-        caller: what identifies the caller of a request in its execution name; empty without a task token.
         had_token: whether its body contained a task token.
     """
 
@@ -73,31 +69,25 @@ class DeadLetterMessage:
     group: str
     sent_at: float
     attributes: Mapping[str, str]
-    caller: str = ""
     had_token: bool = False
 
     @property
     def code(self) -> str:
         """The reason as one word; `none` if SQS itself moved the message."""
-        names = {DeadLetterQueueName.FAILED: "error", DeadLetterQueueName.SCHEDULE: "ERROR_CODE"}
-        return self.attributes.get(names.get(self.queue, "code"), "none")
+        return self.attributes.get("ERROR_CODE" if self.queue is DeadLetterQueueName.SCHEDULE else "code", "none")
 
     @property
     def reason(self) -> str:
-        """The reason as text: for a failed Glue run, Glue's own error message."""
-        if self.queue is DeadLetterQueueName.FAILED:
-            return failure_reason(self.attributes.get("cause", ""))
+        """The reason as text."""
         name = "ERROR_MESSAGE" if self.queue is DeadLetterQueueName.SCHEDULE else "reason"
         moved = "SQS moved it: it was received maxReceiveCount times without being deleted"
         return self.attributes.get(name, "" if self.attributes else moved)
 
     @property
     def details(self) -> dict[str, str]:
-        """The attributes that `code`, `reason`, `request_id` and `execution` do not show, and the failed Glue run."""
-        shown = ("code", "reason", "error", "cause", "ERROR_CODE", "ERROR_MESSAGE", "idempotency_key", "execution_name")
-        run = failed_run(self.attributes.get("cause", ""))
-        others = {name: value for name, value in self.attributes.items() if name not in shown}
-        return {"glue_run": run, **others} if run else others
+        """The attributes that `code`, `reason` and `request_id` do not show."""
+        shown = ("code", "reason", "ERROR_CODE", "ERROR_MESSAGE", "idempotency_key")
+        return {name: value for name, value in self.attributes.items() if name not in shown}
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -112,8 +102,7 @@ class DeadLetterMessage:
             return given
         if not self.queue.has_requests:
             return self.attributes.get("idempotency_key", "")
-        # Without the attribute, SQS itself moved the message, which keeps its id; or the request failed in an execution
-        # that was started manually without an id, and uses the id of this message.
+        # Without the attribute, SQS itself moved the message, which keeps its id.
         return self.attributes.get("source_message_id", self.message_id)
 
     @property
@@ -157,30 +146,17 @@ class DeadLetterMessage:
         return weight_in(self.fields)
 
     @property
-    def execution(self) -> str:
-        """The name of a request's execution, whether or not it was started; empty for a work message."""
-        if not self.queue.has_requests:
-            return ""
-        named = self.attributes.get("execution_name", "")
-        return named or execution_name(self.process, self.request_id, self.attempt, self.caller)
-
-    @property
-    def shown_execution(self) -> str | None:
-        """The execution's name; None for a body without fields, from which no execution can have been started."""
-        return self.execution if self.fields or "execution_name" in self.attributes else None
-
-    @property
     def label(self) -> str:
         """The request as a text, such as `order-1 (sample, attempt 2)` or `order-1 (sample, attempt 2, high)`."""
-        facts = [self.process] * bool(self.execution and self.process) + [f"attempt {self.attempt}"]
-        if self.execution:
+        facts = [self.process] * bool(self.queue.has_requests and self.process) + [f"attempt {self.attempt}"]
+        if self.queue.has_requests:
             facts += [self.priority] * (self.priority != DEFAULT_PRIORITY)
             facts += [f"weight {self.weight}"] * (self.weight is not None)
         return f"{self.request_id or 'no request id'} ({', '.join(facts)})"
 
     def is_named(self, name: str) -> bool:
-        """Whether this is the id of the request, of its execution or of the message."""
-        return bool(name) and name in (self.request_id, self.execution, self.message_id)
+        """Whether this is the id of the request or of the message."""
+        return bool(name) and name in (self.request_id, self.message_id)
 
     @property
     def shown_body(self) -> str:
@@ -199,7 +175,6 @@ class DeadLetterMessage:
         }
         if self.queue.has_requests:
             data |= {"process": self.process, "priority": self.priority, "weight": self.weight}
-            data["execution"] = self.shown_execution
         return data
 
 
@@ -356,6 +331,5 @@ class DeadLetterQueueReader:
                 for name, value in attributes.items()
                 if "StringValue" in value
             },
-            caller=body.caller,
             had_token=body.had_token,
         )

@@ -11,13 +11,14 @@ from typing import Any
 
 from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.conditions import Condition, because
 from slotkeeper_cli.expected_start import ExpectedStart
 from slotkeeper_cli.formatting import duration, local_time, one_line
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest
-from slotkeeper_cli.request_finder import FoundRequest, Run, failure_of
+from slotkeeper_cli.request_finder import FoundRequest, Run, failure_of, is_discarded
 from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, hide_tokens, state_of
 from slotkeeper_cli.slot_control import add_command
 
@@ -90,15 +91,16 @@ def explain_request(found: FoundRequest, queue: ProcessQueue | None, run: Run, f
         case RequestState.SUCCEEDED:
             work = f": {kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run.work else ""
             held = ", and is about to release its slot" if run.holder else ""
-            return Explanation(state, f"attempt {row.attempt} succeeded{_at(row.ended)}{work}{held}.")
+            return Explanation(state, f"attempt {row.attempt} succeeded{_at(row.ended)}{work}{held}.{_published(row)}")
         case RequestState.RETURNED | RequestState.REDRIVEN:
             how = "found its slot gone before its work began" if state is RequestState.RETURNED else "was redriven"
             return Explanation(state, f"attempt {row.attempt} {how}{_at(row.ended)}. No later attempt was found.")
         case _:
             why = one_line(hide_tokens(failure_of(row)))
             code = f" ({row.code})" if row.code else ""
-            answer = f"attempt {row.attempt} {_ENDS.get(state, state)}{_at(row.ended)}{code}: {why}"
-            return Explanation(state, answer.rstrip(".: ") + ".", next_steps=_after_end(found, facts))
+            answer = f"attempt {row.attempt} {_ENDS.get(state, state)}{_at(row.ended)}{code}: {why}".rstrip(".: ")
+            discarded = " It was discarded." if is_discarded(row) else ""
+            return Explanation(state, f"{answer}.{discarded}{_published(row)}", next_steps=_after_end(found, facts))
 
 
 _ENDS = {
@@ -113,13 +115,20 @@ def _at(moment: float | None) -> str:
     return "" if moment is None else f" at {local_time(moment)}"
 
 
+def _published(row: RequestRow) -> str:
+    """A sentence if the end of a request is not published yet."""
+    if not row.is_unpublished:
+        return ""
+    return " Its end is not published yet, so a caller that waits has no answer: the janitor repeats it."
+
+
 def _after_end(found: FoundRequest, facts: StackFacts) -> tuple[str, ...]:
     """What runs a request that has failed, or ended without a start."""
     row = found.last
-    if row.code in WITHOUT_CONTENT:
+    if row.code in WITHOUT_CONTENT or is_discarded(row):
         return (next_step("request submit", process=found.process, request_id=ToFillIn("A_NEW_ID")),)
     later = {"start_before": ToFillIn("HH:MM")} if row.state == "TOO_LATE" else {}
-    redrive = next_step("request redrive", found.process, found.request_id, **later)
+    redrive = next_step("failed redrive", found.request_id, process=found.process, **later)
     return (redrive,) if found.process in facts.processes else (add_command(found.process), redrive)
 
 

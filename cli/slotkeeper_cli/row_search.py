@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import batched, islice
 from typing import TYPE_CHECKING, Any
 
+from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import LISTED, MAX_PAGES, Listed, MalformedRequestRow, RequestRow, read_row
+from slotkeeper_cli.stack_connection import in_parallel
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 # Keys of one call (DynamoDB API Reference, BatchGetItem).
 MAX_KEYS = 100
-_NAMES = {"#state": "state", "#open": "open", "#error": "error"}
+_NAMES = {"#state": "state", "#open": "open"}
 
 
 class RowSearch:
@@ -61,15 +64,45 @@ class RowSearch:
             request = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
         return _listed(found, is_cut=True)
 
+    def named(self, process: str, executions: Iterable[str]) -> Listed[RequestRow]:
+        """The rows of executions, in any order."""
+        parts = batched(((process, name) for name in executions), MAX_KEYS, strict=False)
+        read = in_parallel(lambda part: self._batch(part, LISTED, _NAMES), parts)
+        return _listed((item for items in read for item in items), is_cut=False)
+
     def request_ids(self, holders: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The request ids of up to MAX_KEYS executions, each given with its process; those that are not known miss."""
-        if not holders:
-            return {}
-        keys = [{"process_name": {"S": process}, "execution": {"S": name}} for process, name in holders[:MAX_KEYS]]
-        asked = {"Keys": keys, "ConsistentRead": True, "ProjectionExpression": "execution, request_id"}
-        answer = self._dynamodb.batch_get_item(RequestItems={self._table_name: asked})  # type: ignore[dict-item]
-        found = answer["Responses"].get(self._table_name, [])
+        found = self._batch(holders[:MAX_KEYS], "execution, request_id", {})
         return {item["execution"]["S"]: item["request_id"]["S"] for item in found if "request_id" in item}
+
+    def _batch(self, names: Sequence[tuple[str, str]], attributes: str, aliases: dict[str, str]) -> list[Any]:
+        """These attributes of rows, each given with its process. DynamoDB leaves keys unprocessed under load."""
+        found: list[Any] = []
+        keys: Any = [{"process_name": {"S": process}, "execution": {"S": name}} for process, name in names]
+        options: Any = {"ConsistentRead": True, "ProjectionExpression": attributes}
+        options |= {"ExpressionAttributeNames": aliases} if aliases else {}
+        while keys:
+            options["Keys"] = keys
+            answer: Any = self._dynamodb.batch_get_item(RequestItems={self._table_name: options})
+            found += answer["Responses"].get(self._table_name, [])
+            keys = answer.get("UnprocessedKeys", {}).get(self._table_name, {}).get("Keys")
+        return found
+
+    def last_ended(self, process: str, states: Sequence[State], most: int) -> Listed[RequestRow]:
+        """The requests of a process that ended last, of these states, the last one first."""
+        values = {f":s{at}": {"S": state} for at, state in enumerate(states)}
+        pages = self._dynamodb.get_paginator("query").paginate(
+            TableName=self._table_name,
+            IndexName="ended",
+            ConsistentRead=True,
+            ScanIndexForward=False,
+            KeyConditionExpression="process_name = :process",
+            FilterExpression=f"#state IN ({', '.join(values)})",
+            ExpressionAttributeNames={"#state": "state"},
+            ExpressionAttributeValues={":process": {"S": process}, **values},
+        )
+        items = (item for page in islice(pages, MAX_PAGES) for item in page["Items"])
+        return _listed(islice(items, most), is_cut=False)
 
 
 def _listed(items: Iterable[Any], is_cut: bool) -> Listed[RequestRow]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from slotkeeper.next_step import NextStep, ToFillIn, next_step
 from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Operations, Processes
@@ -25,7 +26,7 @@ from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 # A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
 # - before the first it may have lost its reservation. It then ends without work; adopted, it would run its job although
 #   another request has its slot.
-# - after ReleaseSlot it only rings, and publishes its event.
+# - after ReleaseSlot it only rings.
 _RUNS = ("RunGlueJob", "RunStateMachine")
 _CONFIRM, _RELEASE = "ConfirmSlot", "ReleaseSlot"
 _NO_END = ("ExecutionStarted", "ExecutionRedriven")
@@ -40,10 +41,12 @@ class SlotControl:
         self.processes = Processes(dynamodb, table)
         self.slots = Slots(dynamodb, table)
         self.requests = RequestTable(dynamodb, request_table, table)
-        self.requeues = Requeues(dynamodb, request_table, table)
+        retention = int(stack.outputs["RequestRetentionDays"]) * 86400
+        self.requeues = Requeues(dynamodb, request_table, table, retention)
         self.rows = RequestRows(dynamodb, request_table)
         self.row_search = RowSearch(dynamodb, request_table)
         self.doorbell = Doorbell(stack.client("sqs"), stack.outputs["DispatchQueueUrl"])
+        self.ending_queue = EndingQueue(stack.client("sqs"), stack.outputs["EndingQueueUrl"])
         self.operations = Operations(self.processes, self.doorbell)
         self.workflow = Workflow(stack.client("stepfunctions"), stack.outputs["WorkflowArn"])
         self.glue = GlueRuns(stack.client("glue"))

@@ -322,7 +322,6 @@ QUEUES = (
     "RequestQueue",
     "DispatchQueue",
     "RequestDeadLetterQueue",
-    "FailedRequestQueue",
     "WorkQueue",
     "WorkDeadLetterQueue",
     "RetryScheduleDeadLetterQueue",

@@ -280,9 +280,8 @@ class Followed:
 
     def as_dict(self) -> dict[str, Any]:
         """The outcome as JSON shows it."""
-        error, cause = (self.row.error, self.row.cause) if self.row else ("", "")
-        shown = {"state": self.state, "error": error or None, "cause": hide_tokens(cause) or None}
-        return shown | {"code": (self.row.code if self.row else "") or None, "reason": self.reason or None}
+        code, cause = (self.row.code, hide_tokens(self.row.cause)) if self.row else ("", "")
+        return {"state": self.state, "code": code or None, "reason": self.reason or None, "cause": cause or None}
 
 
 def read_runs(rows: RowSearch, runs: Sequence[Followed]) -> list[Followed]:

@@ -9,7 +9,7 @@ from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.queues import FailedRequestQueue, RequestDeadLetterQueue
+from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.targets import execution_arn
 from tests.cli.operator_account import NOW, Operator
@@ -44,7 +44,7 @@ def move_by_sqs(operator: Operator, body: str, **attributes: str) -> str:
         MessageBody=body,
         MessageGroupId="sample",
         MessageDeduplicationId=str(hash(body)),
-        MessageAttributes={name: text(value, 2000) for name, value in attributes.items()},
+        MessageAttributes={name: text(value, 8000) for name, value in attributes.items()},
     )
     return str(sent["MessageId"])
 
@@ -54,41 +54,32 @@ def fail(
     request_id: str = "a",
     cause: str = "the job failed",
     process: str = "sample",
-    kept: bool = True,
     **fields: Any,
 ) -> str:
-    """Let a request run and fail, as its workflow does; return the execution's name.
-
-    Args:
-        kept: FailedRequestQueue has its message.
-    """
+    """Let a request run and fail, as its workflow does, and its end be published; return the execution's name."""
     name = operator.hold(request_id, process, **fields)
-    return fail_held(operator, name, cause, process, kept)
+    return fail_held(operator, name, cause, process)
 
 
-def fail_held(
-    operator: Operator, name: str, cause: str = "the job failed", process: str = "sample", kept: bool = True
-) -> str:
+def fail_held(operator: Operator, name: str, cause: str = "the job failed", process: str = "sample") -> str:
     """Let a request that holds a slot fail; return the execution's name."""
-    body = operator.row(name, process).body
-    operator.record(name, "FAILED", "Glue.Failed", cause, process)
+    operator.fail(name, "Glue.Failed", cause, process)
     operator.release(name, process)
     operator.stop(name)  # moto ends an execution by an abort only
     arn = execution_arn(operator.outputs["WorkflowArn"], name)
     operator.end(arn, "FAILED", error="RequestFailed", cause=cause)
-    if kept:
-        queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
-        queue.keep(body, name, "Glue.Failed", cause)
+    operator.publish(name, process)
     return name
 
 
 def succeed(operator: Operator, request_id: str = "a", process: str = "sample", **fields: Any) -> str:
     """Let a request run and succeed; return the execution's name."""
     name = operator.hold(request_id, process, **fields)
-    operator.record(name, "SUCCEEDED", process=process)
+    operator.succeed(name, process)
     operator.release(name, process)
     operator.stop(name)  # moto ends an execution by an abort only
     operator.end(execution_arn(operator.outputs["WorkflowArn"], name), "SUCCEEDED")
+    operator.publish(name, process)
     return name
 
 

@@ -1,11 +1,10 @@
-"""What `slotkeeper request cancel` and `request redrive` answer."""
+"""What `slotkeeper request cancel` answers."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from slotkeeper.slots.request import execution_name
-from tests.cli.account_contents import add_malformed, edit, fail, succeed
+from tests.cli.account_contents import edit, fail, succeed
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
@@ -46,16 +45,6 @@ def _malformed_item(operator: Operator) -> None:
     edit(operator, "slot_limit", {"S": "one"})
 
 
-def _leases_only(operator: Operator) -> None:
-    operator.processes.create("licence", 2)
-
-
-def _reused(operator: Operator) -> None:
-    """Another request was sent with the id of one that has succeeded."""
-    succeed(operator)
-    operator.wait("a", arguments={"--day": "2"})
-
-
 SITUATIONS = {
     "two of three queued requests are cancelled": Situation(
         _queued,
@@ -70,7 +59,7 @@ SITUATIONS = {
         "request cancel a b --yes",
         says=(
             "cancelled: b",
-            "left: a  {a}: it has run since 2026-09-21T14:13:20Z: give --stop to stop it",
+            "left: a: it has run since 2026-09-21T14:13:20Z: give --stop to stop it",
             "1 request cancelled, 1 left.",
             "1 request left, for the reasons above",
         ),
@@ -79,7 +68,7 @@ SITUATIONS = {
     "it runs": Situation(
         _queued,
         "request cancel a --yes",
-        says=("nothing was cancelled:", "a: it has run since 2026-09-21T14:13:20Z: give --stop to stop it"),
+        says=("nothing was cancelled:", "left: a: it has run since 2026-09-21T14:13:20Z: give --stop to stop it"),
         exit_code=3,
     ),
     "one question for what is cancelled and what is stopped": Situation(
@@ -91,9 +80,7 @@ SITUATIONS = {
     "it runs, and is stopped": Situation(
         _queued,
         "request cancel a --stop --yes",
-        says=(
-            "stopped: a  {a}. The janitor stops its Glue run, keeps the request in FailedRequestQueue, and releases",
-        ),
+        says=("stopped: a  {a}. Its Glue run is stopped, then the request has failed. Its slot is free by about",),
     ),
     "it is being started": Situation(
         _starting,
@@ -152,7 +139,7 @@ SITUATIONS = {
     "it was cancelled before": Situation(
         _cancelled_before,
         "request cancel a --yes",
-        says=("left: a  sample-", "it was cancelled before", "0 requests cancelled, 1 left."),
+        says=("left: a: it was cancelled before", "0 requests cancelled, 1 left."),
     ),
     **{
         f"it ended as {end}": Situation(
@@ -180,60 +167,5 @@ SITUATIONS = {
         "request cancel a --stop --yes",
         says=("a: the item of its process could not be read",),
         exit_code=3,
-    ),
-    # ----------------------------------------------------------------------------------------------------- redrive
-    **{
-        f"redrive what ended as {end}": Situation(
-            partial(_ended, end, code),
-            f"request redrive sample a --yes {more}",
-            says=("queued: a, attempt 2  sample-",),
-        )
-        for end, code, more in (
-            ("SKIPPED", "Skipped", ""),
-            ("CANCELLED", "Cancelled", ""),
-            ("REJECTED", "UnknownProcess", ""),
-            ("TOO_LATE", "TooLate", "--start-before 2099-11-28T08:00:00Z"),
-        )
-    },
-    "redrive what has failed": Situation(
-        lambda operator: {"a": fail(operator), "again": execution_name("sample", "a", 2)},
-        "request redrive sample a --yes",
-        says=("queued: a, attempt 2  {again}",),
-    ),
-    "redrive what was too late, without a new deadline": Situation(
-        partial(_ended, "TOO_LATE", "TooLate"),
-        "request redrive sample a --yes",
-        says=("a: its start_before, 2026-09-21T14:13:50Z, has passed: give a later one with --start-before",),
-        exit_code=3,
-    ),
-    "redrive what has succeeded": Situation(
-        lambda operator: succeed(operator) and None,
-        "request redrive sample a --yes",
-        says=("nothing was redriven:", "a: it is succeeded"),
-        exit_code=3,
-    ),
-    "redrive what is queued": Situation(
-        _queued, "request redrive sample b --yes", says=("b: it is queued",), exit_code=3
-    ),
-    "redrive a request whose id belongs to another": Situation(
-        _reused, "request redrive sample a --yes", says=("nothing was redriven", "a: it "), exit_code=3
-    ),
-    "redrive what was too large": Situation(
-        partial(_ended, "REJECTED", "TooLarge"),
-        "request redrive sample a --yes",
-        says=("a: it is too large: store its input in S3",),
-        exit_code=3,
-    ),
-    "redrive an unknown id": Situation(
-        lambda _: None, "request redrive sample a --yes", says=("sample has no request a. Nothing",), exit_code=4
-    ),
-    "redrive for a process that runs no requests": Situation(
-        _leases_only,
-        "request redrive licence a --yes",
-        says=("process licence is for leases only: it runs no requests. Nothing was changed.",),
-        exit_code=3,
-    ),
-    "redrive for a malformed process": Situation(
-        add_malformed, "request redrive odd a --yes", says=("slotkeeper process repair odd",), exit_code=1
     ),
 }

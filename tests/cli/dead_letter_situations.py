@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
-from slotkeeper.slots.queues import FailedRequestQueue
-from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.returns import Requeued
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
-from tests.cli.account_contents import fail, move_by_sqs, send_dead_letter
-from tests.cli.operator_account import NOW, Operator
-from tests.cli.situations import Names, Situation
+from tests.cli.account_contents import move_by_sqs, send_dead_letter
+from tests.cli.operator_account import Operator
+from tests.cli.situations import Situation
 
 _REQUESTS = [f"r{number:02}" for number in range(14)]
 
@@ -19,44 +17,17 @@ def _body(request_id: str, process: str = "sample") -> str:
     return json.dumps({"process": process, "request_id": request_id})
 
 
-def _failed(operator: Operator) -> None:
-    """Three requests have failed, one of them with a deadline that has passed, and one was cancelled meanwhile."""
-    for request_id in ("a", "b"):
-        fail(operator, request_id)
-    fail(operator, "late", start_before="2026-09-21T14:14:00Z")
-
-
-def _redriven_by_row(operator: Operator) -> Names:
-    """A failed request whose row is redriven, by a command that died before it deleted the message."""
-    made = operator.requeues.redrive("sample", fail(operator), NOW + 40)
-    assert isinstance(made, Requeued)
-    return {"again": made.execution}
-
-
-def _without_row(operator: Operator) -> None:
-    """A request of an execution that was started manually, or of a table that was restored."""
-    queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
-    queue.keep(_body("a"), execution_name("sample", "a", 1), "Glue.Failed", "it failed")
-
-
 def _moved(operator: Operator, *first: str) -> None:
     """14 requests that SQS itself moved, behind messages with these bodies."""
     for body in [*first, *map(_body, _REQUESTS)]:
         move_by_sqs(operator, body)
 
 
-def _read_by_another(operator: Operator) -> None:
+def _read_by_another(operator: Operator, most: int = 10) -> None:
     for request_id in ("a", "b", "c"):
-        fail(operator, request_id)
-    operator.sqs.receive_message(
-        QueueUrl=operator.outputs["FailedRequestQueueUrl"], MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN_SECONDS
-    )
-
-
-def _one_read_by_another(operator: Operator) -> None:
-    fail(operator, "a")
-    operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=HIDDEN_SECONDS)
-    fail(operator, "b")
+        send_dead_letter(operator, _body(request_id), request_id)
+    url = operator.outputs["RequestDeadLetterQueueUrl"]
+    operator.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=most, VisibilityTimeout=HIDDEN_SECONDS)
 
 
 def _malformed(operator: Operator) -> None:
@@ -72,39 +43,6 @@ _BEHIND = (
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
 SITUATIONS = {
-    "three failed requests, one of them too late: the dry run": Situation(
-        _failed,
-        "dlq redrive failed --all --dry-run",
-        says=(
-            "would be sent: a, attempt 2  execution sample-",
-            "would be sent: b, attempt 2",
-            "left: late  Glue.Failed: its start_before, 2026-09-21T14:14:00Z, has passed: give a later one with --",
-            "FailedRequestQueue: 2 messages would be sent again, 1 left, 0 failed.",
-        ),
-        never=("could not be read",),
-        shows={"unread": None, "dry_run": True, "redriven.1.request_id": "b", "skipped.0.process": "sample"},
-    ),
-    "three failed requests, one of them too late: the run does what the dry run named": Situation(
-        _failed,
-        "dlq redrive failed --all --yes",
-        says=("sent: a, attempt 2", "sent: b, attempt 2", "2 messages sent again, 1 left, 0 failed."),
-    ),
-    "a failed request with a later deadline": Situation(
-        _failed,
-        "dlq redrive failed --id late --start-before 2099-11-28T08:00:00Z --yes",
-        says=("sent: late, attempt 2",),
-    ),
-    "a failed request was queued again before, and its message is left": Situation(
-        _redriven_by_row,
-        "dlq redrive failed --all --yes",
-        says=("sent: a, attempt 2  execution {again}", "1 message sent again, 0 left, 0 failed."),
-    ),
-    "a failed request has no row": Situation(
-        _without_row,
-        "dlq redrive failed --all --yes",
-        says=("left: a  Glue.Failed: it has no row in RequestTable: submit its body as a new request",),
-        exit_code=3,
-    ),
     "14 requests that SQS moved, in one message group": Situation(
         _moved,
         "dlq list request",
@@ -122,13 +60,13 @@ SITUATIONS = {
     ),
     "another command is reading all messages": Situation(
         _read_by_another,
-        "dlq list failed",
-        says=("FailedRequestQueue (failed): 3", f"About 3 messages of FailedRequestQueue {_ELSEWHERE}"),
+        "dlq list request",
+        says=("RequestDeadLetterQueue (request): 3", f"About 3 messages of RequestDeadLetterQueue {_ELSEWHERE}"),
         shows={"queues.0.unread.messages": 3},
     ),
     "another command is reading all messages: nothing sent is no success": Situation(
         _read_by_another,
-        "dlq redrive failed --all --yes",
+        "dlq redrive request --all --yes",
         says=(
             _ELSEWHERE,
             "0 messages sent again, 0 left, 0 failed.",
@@ -138,20 +76,20 @@ SITUATIONS = {
     ),
     "another command is reading all messages: nothing deleted is no success": Situation(
         _read_by_another,
-        "dlq discard failed --code Glue.Failed --yes",
+        "dlq discard request --code InvalidRequest --yes",
         says=("0 messages deleted.", _ELSEWHERE, "nothing was deleted, since no message could be read"),
         exit_code=1,
     ),
     "another command is reading one message": Situation(
-        _one_read_by_another,
-        "dlq show failed --id a",
+        partial(_read_by_another, most=1),
+        "dlq show request --id a",
         says=("It has: b (sample, attempt 1)", "It may be one that could not be read", "About 1 message", _ELSEWHERE),
         exit_code=4,
     ),
-    "another command is reading one message: the other one is sent": Situation(
-        _one_read_by_another,
-        "dlq redrive failed --all --yes",
-        says=("sent: b, attempt 2", "About 1 message of FailedRequestQueue", "1 message sent again, 0 left, 0 failed."),
+    "another command is reading one message: the others are sent": Situation(
+        partial(_read_by_another, most=1),
+        "dlq redrive request --all --yes",
+        says=("sent: b, attempt 1", "About 1 message of RequestDeadLetterQueue", "2 messages sent again, 0 left, 0"),
     ),
     "the queue is empty: nothing to send": Situation(
         lambda _: None,

@@ -117,7 +117,7 @@ def _aborted(operator: Operator) -> None:
 
 def _recorded(operator: Operator) -> None:
     """It has recorded its success, and not released its slot."""
-    operator.record(operator.hold("a"), "SUCCEEDED")
+    operator.succeed(operator.hold("a"))
 
 
 def _succeeded(operator: Operator) -> Names:
@@ -129,7 +129,7 @@ def _child_succeeded(operator: Operator) -> Names:
     name = operator.hold("a", "load")
     child = operator.run_child(name, machine)
     operator.end(child, "SUCCEEDED", output='{"rows": 31}')
-    operator.record(name, "SUCCEEDED", process="load")
+    operator.succeed(name, "load")
     operator.release(name, "load")
     operator.end(execution_arn(operator.outputs["WorkflowArn"], name), "SUCCEEDED")
     return {"child": child}
@@ -148,7 +148,7 @@ def _failed(operator: Operator) -> Names:
 
 def _redriven(operator: Operator) -> Names:
     _failed(operator)
-    assert operator.run("request", "redrive", "sample", "a", "--yes").exit_code == 0
+    assert operator.run("failed", "redrive", "a", "--yes").exit_code == 0
     return {"again": execution_name("sample", "a", 2)}
 
 
@@ -171,7 +171,7 @@ def _reused(operator: Operator) -> None:
 def _of_two_callers(operator: Operator) -> Names:
     """A caller's own retry of its task, which has another token; the answer to the first one was lost."""
     first = operator.hold("a", task_token="t" * 100)
-    operator.record(first, "SUCCEEDED")
+    operator.succeed(first)
     operator.release(first)
     return {"first": first, "second": operator.wait("a", task_token="u" * 100)}
 
@@ -376,7 +376,7 @@ SITUATIONS = {
             "b in typo: rejected",
             "attempt 1 was rejected at 2026-09-21 14:13:20 UTC (UnknownProcess): no such.",
             "-> slotkeeper process add typo --limit 1 --target JOB_OR_ARN",
-            "-> slotkeeper request redrive typo b",
+            "-> slotkeeper failed redrive b --process typo",
         ),
         shows={"state": "rejected"},
     ),
@@ -447,9 +447,8 @@ SITUATIONS = {
         "explain a",
         says=(
             "a in sample: failed",
-            "attempt 1 failed at 2026-09-21 14:13:50 UTC: no such month.",
-            "-> slotkeeper request redrive sample a",
-            "error: Glue.Failed",
+            "attempt 1 failed at 2026-09-21 14:13:50 UTC (Glue.Failed): no such month.",
+            "-> slotkeeper failed redrive a --process sample",
             "failed glue run: jr_1",
         ),
         shows={"state": "failed", "found.0.attempts.0.reason": "no such month"},
@@ -476,10 +475,16 @@ SITUATIONS = {
             shows={"state": state, "position": None, "found.0.attempts.0.code": code},
         )
         for end, code, state, words, step in (
-            ("SKIPPED", "Skipped", "skipped", "was skipped", "request redrive sample a"),
-            ("TOO_LATE", "TooLate", "too late", "was too late", "request redrive sample a --start-before HH:MM"),
-            ("CANCELLED", "Cancelled", "cancelled", "was cancelled", "request redrive sample a"),
-            ("REJECTED", "NameTaken", "rejected", "was rejected", "request redrive sample a"),
+            ("SKIPPED", "Skipped", "skipped", "was skipped", "failed redrive a --process sample"),
+            (
+                "TOO_LATE",
+                "TooLate",
+                "too late",
+                "was too late",
+                "failed redrive a --process sample --start-before HH:MM",
+            ),
+            ("CANCELLED", "Cancelled", "cancelled", "was cancelled", "failed redrive a --process sample"),
+            ("REJECTED", "NameTaken", "rejected", "was rejected", "failed redrive a --process sample"),
             ("REJECTED", "TooLarge", "rejected", "was rejected", "request submit --process sample --request-id A_NEW"),
         )
     },
@@ -511,7 +516,7 @@ SITUATIONS = {
             "-> slotkeeper dlq show request",
         ),
         never=("sample-",),
-        shows={"state": "dead-lettered", "dead_letters.0.dead_letter.execution": None},
+        shows={"state": "dead-lettered"},
     ),
     "a process with queued requests: what keeps a new request or lease from starting": Situation(
         _behind_a,

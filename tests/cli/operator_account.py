@@ -14,22 +14,25 @@ from io import StringIO
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import boto3
 import pytest
 import typer.main
 from botocore.awsrequest import AWSResponse
 
+from slotkeeper.slots.endings import Endings, Retention
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import GrantMade, Grants
 from slotkeeper.slots.intake import accept
 from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery, parse_request
-from slotkeeper.slots.request_table import Leaving, Outcome, RequestTable, granted_as
+from slotkeeper.slots.request_table import Leaving, RequestTable, granted_as
 from slotkeeper.slots.returns import Requeued, Requeues
 from slotkeeper.slots.rows import RequestRow, RequestRows, read_row
 from slotkeeper.slots.targets import execution_arn
@@ -91,7 +94,8 @@ class Operator:
         self.processes = Processes(self.dynamodb, outputs["SlotTableName"])
         self.grants = Grants(self.dynamodb, outputs["SlotTableName"])
         self.requests = RequestTable(self.dynamodb, outputs["RequestTableName"], outputs["SlotTableName"])
-        self.requeues = Requeues(self.dynamodb, outputs["RequestTableName"], outputs["SlotTableName"])
+        self.requeues = Requeues(self.dynamodb, outputs["RequestTableName"], outputs["SlotTableName"], 30 * 86400)
+        self.outcomes = Outcomes(self.dynamodb, outputs["RequestTableName"])
         self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
         self.leases = LeaseSteps(self.dynamodb, outputs["SlotTableName"], self.requests)
         self.workflow = Workflow(self.stepfunctions, outputs["WorkflowArn"])
@@ -206,15 +210,28 @@ class Operator:
                 ExpressionAttributeValues={":running": {"S": "RUNNING"}},
             )
 
-    def record(
-        self, execution: str, outcome: Outcome, error: str = "", cause: str = "", process: str = "sample"
-    ) -> None:
-        """Record the outcome of a request, as its workflow does before it releases the slot."""
-        assert self.requests.record(process, execution, outcome, NOW + 30, error, cause)
+    def succeed(self, execution: str, process: str = "sample") -> None:
+        """Record the success of a request, as its workflow does before it releases the slot."""
+        assert self.outcomes.succeeded(process, execution, NOW + 30)
+
+    def fail(self, execution: str, code: str, cause: str, process: str = "sample") -> None:
+        """Record the failure of a request, as its workflow does before it releases the slot."""
+        assert self.outcomes.failed(process, execution, NOW + 30, code, cause)
 
     def leave(self, execution: str, end: Any, code: str, reason: str, process: str = "sample") -> None:
-        """Let a queued request end without a start."""
+        """Let a queued request end without a start, and its end be published."""
         assert self.requests.leave(process, [Leaving(execution, end, code, reason)], NOW + 30)
+        self.publish(execution, process)
+
+    def publish(self, execution: str, process: str = "sample") -> None:
+        """Let the end of a request be published, without an answer or an event: its row is marked."""
+        table, retention, arn = (
+            self.outputs["RequestTableName"],
+            Retention(30 * 86400, 90 * 86400),
+            self.workflow.execution_arn,
+        )
+        sender = Endings(self.dynamodb, table, Mock(), Mock(), Mock(), retention, arn, lambda: NOW + 30)
+        assert sender.publish(process, [execution]) == []
 
     def give_back(self, execution: str, process: str = "sample") -> str:
         """Queue a request again whose slot was gone before its work began; return the next execution's name."""
@@ -224,7 +241,11 @@ class Operator:
 
     def rings(self) -> list[dict[str, Any]]:
         """The doorbells that were rung, in order; each is read once."""
-        url = self.outputs["DispatchQueueUrl"]
+        return self.received("DispatchQueue")
+
+    def received(self, queue: str) -> list[dict[str, Any]]:
+        """The bodies of a queue's messages, in order; each is read once."""
+        url = self.outputs[f"{queue}Url"]
         found: list[dict[str, Any]] = []
         while messages := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             found += [json.loads(message["Body"]) for message in messages]
@@ -383,7 +404,8 @@ def made_stack() -> dict[str, str]:
     outputs = {}
     for name, declared in TEMPLATE["Outputs"].items():
         (resource,) = re.findall(r"'(?:Ref|Fn::GetAtt)': \[?'?(\w+)", str(declared["Value"]))[:1] or [""]
-        outputs[name] = made.get(resource) or f"{name.lower()}"
+        default = TEMPLATE["Parameters"].get(resource, {}).get("Default")
+        outputs[name] = made.get(resource) or str(default or name.lower())
     glue = client("glue")
     outputs["GlueJobName"] = "sample-job"
     glue.create_job(
@@ -413,13 +435,9 @@ def _queue(name: str, properties: dict[str, Any]) -> str:
 
 
 def _table(name: str, properties: dict[str, Any]) -> str:
-    client("dynamodb").create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=properties["AttributeDefinitions"],
-        KeySchema=properties["KeySchema"],
-        **({"LocalSecondaryIndexes": indexes} if (indexes := properties.get("LocalSecondaryIndexes")) else {}),
-    )
+    kinds = ("AttributeDefinitions", "KeySchema", "LocalSecondaryIndexes", "GlobalSecondaryIndexes")
+    given = {kind: properties[kind] for kind in kinds if kind in properties}
+    client("dynamodb").create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **given)
     return name
 
 

@@ -111,7 +111,8 @@ SITUATIONS = {
         "process remove sample --yes",
         says=(
             "sample is removed. Its queued requests are rejected as UnknownProcess. To run them:",
-            "  slotkeeper process add sample --limit 1 --target sample-job\n  slotkeeper request redrive sample a\n",
+            "  slotkeeper process add sample --limit 1 --target sample-job\n",
+            "  slotkeeper failed redrive --process sample --code UnknownProcess\n",
         ),
     ),
     "a process without requests was removed": Situation(

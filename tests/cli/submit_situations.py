@@ -13,7 +13,7 @@ _DAY_1 = f"{_SUBMIT} --arg=--day=1"
 _DAY_2 = f"{_SUBMIT} --arg=--day=2"
 _ARGUMENTS = {"--day": "1"}
 _NOT_AGAIN = "The same request was sent before, and does not run again."
-_REDRIVE = "Run it as its next attempt with: slotkeeper request redrive sample a"
+_REDRIVE = "Run it as its next attempt with: slotkeeper failed redrive a --process sample"
 
 
 def _failed(operator: Operator) -> Names:
@@ -22,14 +22,14 @@ def _failed(operator: Operator) -> Names:
 
 def _redriven(operator: Operator) -> str:
     fail(operator, arguments=_ARGUMENTS)
-    ended = operator.run("request", "redrive", "sample", "a", "--yes", "--json")
-    return str(ended.json["redriven"][0]["execution"])
+    ended = operator.run("failed", "redrive", "a", "--yes", "--json")
+    return str(ended.json["redriven"][0]["next"])
 
 
 def _succeeded_when_redriven(operator: Operator) -> Names:
     again = _redriven(operator)
     operator.start(again)
-    operator.record(again, "SUCCEEDED")
+    operator.succeed(again)
     return {"again": again}
 
 
@@ -86,7 +86,7 @@ SITUATIONS = {
                 "not sent: a  {a}  failed: no such month.",
                 _NOT_AGAIN,
                 _REDRIVE,
-                "1 of 1 request failed. Queue them again with: slotkeeper request redrive sample a",
+                "1 of 1 request failed. Queue them again with: slotkeeper failed redrive a --process sample",
             ),
             shows={"sent": [], "sent_before.0.reason": "no such month"},
             exit_code=1,

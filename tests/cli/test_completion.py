@@ -95,8 +95,8 @@ def no_account() -> None:
 
 
 def test_names_of_dead_letter_queues_are_completed_without_an_account() -> None:
-    assert completed("slotkeeper dlq redrive ", before=no_account) == ["request", "failed", "work", "schedule"]
-    assert completed("slotkeeper dlq list f", before=no_account) == ["failed"]
+    assert completed("slotkeeper dlq redrive ", before=no_account) == ["request", "work", "schedule"]
+    assert completed("slotkeeper dlq list w", before=no_account) == ["work"]
 
 
 def test_names_of_checks_are_completed_without_an_account() -> None:

@@ -9,13 +9,9 @@ import pytest
 from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.request import MAX_BODY_BYTES, execution_name
-from slotkeeper_cli import redrive
-from slotkeeper_cli.commands import dlq
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.account_contents import fail, fail_held, give_up, move_by_sqs, only_id, send_dead_letter, waiting
-from tests.cli.operator_account import Operator, StubbedCalls
+from slotkeeper.slots.request import MAX_BODY_BYTES
+from tests.cli.account_contents import give_up, move_by_sqs, only_id, send_dead_letter, waiting
+from tests.cli.operator_account import Operator
 from tests.support.boundary import refuse
 
 
@@ -27,30 +23,6 @@ def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator) ->
     expected = {"process": "sample", "arguments": {}, "request_id": key, "attempt": 1, "weight": 3, "priority": "high"}
     assert json.loads(message["Body"]) == expected
     assert waiting(operator, "RequestDeadLetterQueue") == []
-
-
-def test_redrive_queues_the_next_attempt_of_a_failed_request_and_rings(operator: Operator) -> None:
-    operator.processes.set_limit("sample", 3)
-    names = [fail(operator, priority="high", weight=3), fail(operator, "b", weight=2)]
-    (first, _) = operator.run("dlq", "list", "failed", "--json").json["queues"][0]["dead_letters"]
-    assert (first["process"], first["priority"], first["weight"]) == ("sample", "high", 3)
-    assert "a (sample, attempt 1, high, weight 3)" in operator.run("dlq", "list", "failed").stdout
-
-    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
-
-    assert ended.exit_code == 0
-    again = [one["execution"] for one in ended.json["redriven"]]
-    assert again == [execution_name("sample", each, 2) for each in "ab"]
-    assert [operator.row(name).state for name in (*names, *again)] == ["REDRIVEN", "REDRIVEN", "QUEUED", "QUEUED"]
-    assert [(row.priority, row.queued.weight) for row in operator.rows.queue("sample").rows] == [
-        ("high", 3),
-        ("normal", 2),
-    ]
-    assert (waiting(operator, "FailedRequestQueue"), waiting(operator, "RequestQueue")) == ([], [])
-    assert operator.rings() == [{"process": "sample"}]
-    (line,) = operator.audited()
-    sent = [one["request_id"] for one in line["sent"]]
-    assert (line["action"], line["queue"], sent) == ("dlq redrive", "FailedRequestQueue", ["a", "b"])
 
 
 def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
@@ -138,47 +110,26 @@ def test_redrive_by_id_is_refused_if_the_message_is_not_redrivable(operator: Ope
     assert "not JSON" in operator.refuses("dlq", "redrive", "request", "--id", message_id, "--yes")
 
 
-def test_redrive_takes_the_id_of_a_request_or_of_its_execution(operator: Operator) -> None:
-    names = [fail(operator, request_id) for request_id in ("a", "b", "c")]
-    ended = operator.run("dlq", "redrive", "failed", "--id", "a", "--id", names[1], "--yes", "--json")
+def test_redrive_takes_the_id_of_a_request_or_of_its_message(operator: Operator) -> None:
+    ids = [move_by_sqs(operator, f'{{"process": "sample", "request_id": "{each}"}}') for each in "abc"]
+    ended = operator.run("dlq", "redrive", "request", "--id", "a", "--id", ids[1], "--yes", "--json")
     assert [message["request_id"] for message in ended.json["redriven"]] == ["a", "b"]
-    (left,) = waiting(operator, "FailedRequestQueue")
+    (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "c"
-    assert f"would be sent: c, attempt 2  execution {execution_name('sample', 'c', 2)}" in (
-        operator.run("dlq", "redrive", "failed", "--id", "c", "--dry-run").stdout
-    )
+    assert "would be sent: c, attempt 1" in operator.run("dlq", "redrive", "request", "--id", "c", "--dry-run").stdout
 
 
 def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator: Operator) -> None:
     operator.processes.create("other", 1, operator.outputs["GlueJobName"])
-    fail(operator)
-    message_id = only_id(operator, "FailedRequestQueue")
-    fail(operator, process="other")
-    reason = operator.refuses("dlq", "redrive", "failed", "--id", "a", "--yes")
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a"}')
+    message_id = only_id(operator, "RequestDeadLetterQueue")
+    send_dead_letter(operator, '{"process": "other", "request_id": "a"}', "m-2")
+    reason = operator.refuses("dlq", "redrive", "request", "--id", "a", "--yes")
     assert "several processes have a request a: give the id of the message" in reason
     assert f"{message_id} (sample)" in reason
-    assert operator.run("dlq", "redrive", "failed", "--id", message_id, "--yes").exit_code == 0
-    assert (operator.states(), operator.states("other")) == ({"a-1": "REDRIVEN", "a-2": "QUEUED"}, {"a-1": "FAILED"})
-
-
-def test_redrive_sends_a_request_once_although_it_fails_again_meanwhile(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A job that fails fast is in the queue again before the command has read all of it."""
-    fail(operator)
-
-    def send_and_fail(stack: StackConnection, control: SlotControl, one: redrive.Redrive) -> None:
-        redrive.send(stack, control, one)
-        if one.attempt < 5:  # a command without the rule ends too, so that this test fails
-            operator.start(one.execution)
-            fail_held(operator, one.execution)
-
-    monkeypatch.setattr(dlq, "send", send_and_fail)
-    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
-    assert [(message["request_id"], message["attempt"]) for message in ended.json["redriven"]] == [("a", 2)]
-    (left,) = ended.json["skipped"]
-    assert (left["attempt"], left["why"]) == (2, "this command has sent the request, and it has failed again")
-    assert len(waiting(operator, "FailedRequestQueue")) == 1
+    assert operator.run("dlq", "redrive", "request", "--id", message_id, "--yes").exit_code == 0
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["process"] == "sample"
 
 
 def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:
@@ -190,23 +141,13 @@ def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> Non
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
 
-def test_redrive_leaves_a_message_whose_row_cannot_be_written(operator: Operator) -> None:
-    fail(operator)
-    refused = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
-    with StubbedCalls("dynamodb", {"TransactWriteItems": lambda _: refused}):
-        ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
-    assert (ended.exit_code, operator.states()) == (1, {"a-1": "FAILED"})
-    assert "it was not sent (An error occurred (ThrottlingException)" in ended.json["failed"][0]["error"]
-    assert len(waiting(operator, "FailedRequestQueue")) == 1
-
-
-def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
+def test_f25_a_message_that_is_sent_twice_is_one_request(operator: Operator) -> None:
     """The delete fails, and the message is redriven again."""
-    fail(operator)
+    key = move_by_sqs(operator, '{"process": "sample"}')
     refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
-    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 1
     assert "it was sent, but not deleted" in ended.json["failed"][0]["error"]
-    assert operator.run("dlq", "redrive", "failed", "--all", "--yes").exit_code == 0
-    assert operator.states() == {"a-1": "REDRIVEN", "a-2": "QUEUED"}
-    assert waiting(operator, "FailedRequestQueue") == []
+    assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
+    assert [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")] == [key, key]
+    assert waiting(operator, "RequestDeadLetterQueue") == []

@@ -39,11 +39,12 @@ def test_an_answer_on_the_terminal(answer: str, exit_code: int, says: str) -> No
 
 @pytest.fixture
 def furnished(operator: Operator) -> Operator:
-    """A holder, a queued request, dead letters, a token, a retry that waits, and a breaker that is open."""
+    """A holder, requests in several states, dead letters, a token, a retry that waits, and a breaker that is open."""
     operator.hold("h")
     operator.wait("q")
     send_dead_letter(operator, '{"process": "sample"}')
     operator.leave(operator.wait("c"), "CANCELLED", "Cancelled", "so it is")
+    operator.leave(operator.wait("f"), "REJECTED", "NameTaken", "so it is")
     item = {
         "token_name": {"S": ITEM_NAME},
         "access_token": {"S": "t"},
@@ -63,7 +64,8 @@ CONFIRMED = {
     "process remove sample": "Remove process sample?",
     "request cancel q": "Cancel 1 queued request (q)?",
     "request cancel --process sample --all": "Cancel 1 queued request (q)?",
-    "request redrive sample c": "Queue 1 request of sample again (c)?",
+    "failed redrive c": "Queue 1 request (c) again, each as its next attempt?",
+    "failed discard f": "Discard 1 request (f) for good? Their contents are removed",
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",

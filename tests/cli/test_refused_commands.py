@@ -28,8 +28,8 @@ USAGE_ERRORS = [
     *(f"request cancel --process sample --all {options}" for options in ("--stop", "--older-than 2", "--priority x")),
     "request list sample --state waiting",
     "request list",
-    "request redrive sample",
-    f"request redrive sample a --start-before {'2020-11-28T08:00:00+01:00'}",
+    *(f"failed {command}" for command in ("redrive", "discard", "redrive a --start-before 2020-11-28T08:00:00+01:00")),
+    *(f"request list sample {period}" for period in ("--until 1h", "--since 1h --until 2h", "--since x")),
     "request submit",
     "request submit --process sample --file -",
     *(f"request submit --file - {option}" for option in ("--request-id a", "--priority high", "--weight 2")),
@@ -51,7 +51,7 @@ OF_A_PROCESS = [
     *(f"process {command} SAMPEL" for command in ("pause", "resume", "remove --yes", "repair --yes")),
     *(f"process {command}" for command in ("set-limit SAMPEL 2", "set-rate SAMPEL 1/minute")),
     *(f"{command} --process SAMPEL" for command in ("explain", "explain r", "request submit", "request cancel r")),
-    *("request list SAMPEL", "request redrive SAMPEL r", "request cancel --all --process SAMPEL"),
+    *("request list SAMPEL", "request list SAMPEL --since 1h", "request cancel --all --process SAMPEL"),
 ]
 REASONS = [
     ("audit --since 2099-01-01", 2, "is in the future: it is 20"),

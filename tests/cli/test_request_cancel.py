@@ -1,4 +1,4 @@
-"""`slotkeeper request cancel` and `redrive`: what is written, answered and audited, and what a refused write leaves."""
+"""`slotkeeper request cancel`: what is written, sent and audited, and what a refused write leaves."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots import ending_queue
 from slotkeeper.slots.request_table import RequestTable
-from slotkeeper_cli import cancellation
-from slotkeeper_cli.cancellation import WAITS
-from tests.cli.account_contents import fail, waiting
+from slotkeeper_cli import bulk, cancellation
+from slotkeeper_cli.bulk import WAITS
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.boundary import refuse
 from tests.support.module_time import replace_time
 
 ALL = ("request", "cancel", "--process", "sample", "--all", "--yes")
-# Requests of a transaction, and of a ring; moto takes a second for a transaction of 50.
-EACH, RUNG = 5, 10
+# Requests of a transaction, and of a message to EndingQueue; moto takes a second for a transaction of 50.
+EACH, SENT = 5, 10
 MANY = 3 * EACH - 1
 
 
@@ -26,7 +25,7 @@ MANY = 3 * EACH - 1
 def many(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The executions of queued requests that take three transactions, in the order of their queue."""
     monkeypatch.setattr(cancellation, "MAX_LEAVES", EACH)
-    monkeypatch.setattr(cancellation, "MAX_RUNG", RUNG)
+    monkeypatch.setattr(ending_queue, "MAX_EXECUTIONS", SENT)
     return [operator.wait(f"r{number:03}") for number in range(MANY)]
 
 
@@ -34,11 +33,11 @@ def many(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the command has waited before it repeated a write."""
     seconds: list[float] = []
-    replace_time(monkeypatch, cancellation, sleep=seconds.append)
+    replace_time(monkeypatch, bulk, sleep=seconds.append)
     return seconds
 
 
-def test_a_cancelled_request_never_starts_and_the_ring_names_it(operator: Operator) -> None:
+def test_a_cancelled_request_never_starts_and_its_end_is_to_be_published(operator: Operator) -> None:
     name = operator.wait("a")
     before = operator.process().grants
 
@@ -49,12 +48,14 @@ def test_a_cancelled_request_never_starts_and_the_ring_names_it(operator: Operat
     assert (row.state, row.code, row.queued) == ("CANCELLED", "Cancelled", None)
     assert row.reason.startswith("cancelled by arn:aws:")
     assert operator.process().grants == before + 1
-    assert operator.rings() == [{"process": "sample", "ended": [name]}]
+    assert row.is_unpublished
+    assert operator.received("EndingQueue") == [{"process": "sample", "executions": [name]}]
+    assert operator.rings() == [{"process": "sample"}]
     (line,) = operator.audited()
     assert (line["action"], line["process"], line["requests"]) == ("request cancel", "sample", ended.json["cancelled"])
 
 
-def test_many_are_cancelled_in_few_transactions_and_few_rings(operator: Operator, many: list[str]) -> None:
+def test_many_are_cancelled_in_few_transactions_and_few_messages(operator: Operator, many: list[str]) -> None:
     asked: list[int] = []
     event = "provide-client-params.dynamodb.TransactWriteItems"
     note = lambda params, **_: asked.append(len(params["TransactItems"]))  # noqa: E731
@@ -65,9 +66,9 @@ def test_many_are_cancelled_in_few_transactions_and_few_rings(operator: Operator
     assert asked == [EACH + 1, EACH + 1, EACH]
     assert len(ended.json["cancelled"]) == MANY
     assert operator.rows.queue("sample").rows == []
-    rings = operator.rings()
-    assert [len(ring["ended"]) for ring in rings] == [RUNG, MANY - RUNG]
-    assert {name for ring in rings for name in ring["ended"]} == set(many)
+    sent = [each["executions"] for each in operator.received("EndingQueue")]
+    assert ([len(each) for each in sent], {*sent[0], *sent[1]}) == ([SENT, MANY - SENT], set(many))
+    assert operator.rings() == [{"process": "sample"}]
     assert operator.run(*ALL).exit_code == 4, "it is safe to repeat"
 
 
@@ -123,7 +124,7 @@ def test_a_transaction_that_is_refused_again_and_again_leaves_the_rest(
     assert (
         f"{EACH} of {MANY} requests cancelled, then TransactWriteItems failed with ThrottlingException" in ended.stderr
     )
-    assert [len(ring["ended"]) for ring in operator.rings()] == [EACH], "what was cancelled is named"
+    assert [len(each["executions"]) for each in operator.received("EndingQueue")] == [EACH]
     assert operator.run(*ALL).exit_code == 0
     assert {operator.row(name).state for name in many} == {"CANCELLED"}
 
@@ -150,7 +151,9 @@ def test_a_cancellation_whose_answer_was_lost_counts(
 
 
 @pytest.mark.usefixtures("many")
-def test_an_interrupted_run_says_what_was_done_and_rings(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_says_what_was_done_and_lets_it_be_published(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leave, number = RequestTable.leave, count()
 
     def interrupt(self: RequestTable, *arguments: Any) -> Any:
@@ -163,17 +166,17 @@ def test_an_interrupted_run_says_what_was_done_and_rings(operator: Operator, mon
 
     assert ended.exit_code == 130
     assert f"{EACH} of {MANY} requests cancelled: run this again for the rest." in ended.stderr
-    assert [len(ring["ended"]) for ring in operator.rings()] == [EACH]
+    assert [len(each["executions"]) for each in operator.received("EndingQueue")] == [EACH]
 
 
-def test_a_ring_that_fails_is_left_to_the_janitor(operator: Operator) -> None:
+def test_a_message_that_cannot_be_sent_is_left_to_the_janitor(operator: Operator) -> None:
     operator.wait("a")
     refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
 
     ended = operator.run("request", "cancel", "a", "--yes")
 
     assert (ended.exit_code, operator.states()) == (0, {"a-1": "CANCELLED"})
-    assert "The ring of sample failed: the janitor answers the callers in its next run." in ended.stderr
+    assert "No message could be sent for sample: the janitor does the rest in its next run." in ended.stderr
 
 
 def test_stop_aborts_the_execution_and_is_audited(operator: Operator) -> None:
@@ -216,56 +219,3 @@ def test_the_filter_reads_the_whole_queue(operator: Operator, monkeypatch: pytes
     operator.wait("a")
     operator.run(*ALL)
     assert min(asked) > 1000
-
-
-# Redrive ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_redriven_request_is_queued_and_its_message_deleted(operator: Operator) -> None:
-    fail(operator, weight=1, arguments={"--day": "1"})
-    fail(operator, "b")
-
-    ended = operator.run("request", "redrive", "sample", "a", "--yes", "--json")
-
-    (redriven,) = ended.json["redriven"]
-    row = operator.row(redriven["execution"])
-    assert (redriven["attempt"], row.state, row.weight, '"--day":"1"' in row.body.replace(" ", "")) == (
-        2,
-        "QUEUED",
-        1,
-        True,
-    )
-    assert operator.rings() == [{"process": "sample"}]
-    (left,) = waiting(operator, "FailedRequestQueue")
-    assert '"b"' in left["Body"]
-    (line,) = operator.audited()
-    assert (line["action"], line["requests"][0]["request_id"]) == ("request redrive", "a")
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"), [((), "2099-01-01T00:00:00Z"), (("--start-before", "2098-01-01T00:00:00Z"), "2098")]
-)
-def test_a_redriven_request_keeps_a_deadline_that_has_not_passed(
-    operator: Operator, options: tuple[str, ...], expected: str
-) -> None:
-    fail(operator, start_before="2099-01-01T00:00:00Z")
-    (redriven,) = operator.run("request", "redrive", "sample", "a", *options, "--yes", "--json").json["redriven"]
-    row = operator.row(redriven["execution"])
-    assert f'"start_before":"{expected}' in row.body.replace(" ", "")
-    assert row.queued is not None
-    assert row.queued.start_before == row.start_before
-
-
-def test_a_redrive_that_fails_in_between_rings_for_what_was_queued(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for each in "ab":
-        fail(operator, each)
-    number, rung = count(), list[str]()
-    ring = Doorbell.ring
-    monkeypatch.setattr(Doorbell, "ring", lambda self, bell: (rung.append(bell.process), ring(self, bell)))
-    with StubbedCalls("dynamodb", {"TransactWriteItems": lambda _: THROTTLE if next(number) else None}):
-        ended = operator.run("request", "redrive", "sample", "a", "b", "--yes")
-    assert (ended.exit_code, rung) == (1, ["sample"])
-    assert "1 of 2 requests queued again: An error occurred (ThrottlingException)" in ended.stderr
-    assert operator.states() == {"a-1": "REDRIVEN", "a-2": "QUEUED", "b-1": "FAILED"}

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.request import Delivery, execution_name
-from slotkeeper.slots.request_table import Outcome
 from slotkeeper_cli.commands import submit
 from tests.cli.account_contents import fail, job_run, succeed, waiting
 from tests.cli.operator_account import NOW, Operator, StubbedCalls
@@ -266,9 +265,12 @@ def _receive(operator: Operator) -> None:
         operator.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def _finish(operator: Operator, name: str, outcome: Outcome = "SUCCEEDED") -> None:
+def _finish(operator: Operator, name: str, *, fails: bool = False) -> None:
     operator.start(name)
-    operator.record(name, outcome, "RequestFailed", job_run("no such month"))
+    if fails:
+        operator.fail(name, "Glue.Failed", job_run("no such month"))
+    else:
+        operator.succeed(name)
     operator.release(name)
 
 
@@ -300,11 +302,11 @@ def test_submit_waits_until_all_have_succeeded_and_for_the_next_attempt_of_a_ret
 
 def test_submit_fails_if_a_request_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = execution_name("sample", "a", 1)
-    _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: _finish(operator, name, "FAILED"))
+    _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: _finish(operator, name, fails=True))
     ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait")
     assert ended.exit_code == 1
     assert ended.stdout == f"sent: a  {name}  failed: no such month\n"
-    assert "1 of 1 request failed. Queue them again with: slotkeeper request redrive sample a" in ended.stderr
+    assert "1 of 1 request failed. Queue them again with: slotkeeper failed redrive a --process sample" in ended.stderr
 
 
 @pytest.mark.parametrize(

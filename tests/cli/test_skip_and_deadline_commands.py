@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from slotkeeper_cli.commands import audit
 from slotkeeper_cli.formatting import start_time
-from tests.cli.account_contents import fail, waiting
+from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator
 
 FUTURE, PAST = "2099-11-28T08:00:00+01:00", "2020-11-28T08:00:00+01:00"
@@ -104,13 +103,3 @@ def test_doctor_names_a_queued_request_that_will_be_too_late(operator: Operator,
 
 
 END = time.strftime("%H:%M:%S", time.localtime(4_099_532_400))
-
-
-def test_a_redrive_replaces_the_deadline_of_requests_that_state_one(operator: Operator) -> None:
-    fail(operator, "nightly", start_before=PAST)
-    fail(operator, "plain")
-    assert operator.run("dlq", "redrive", "failed", "--all", "--yes", "--start-before", PAST).exit_code == 2
-    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--start-before", FUTURE)
-    assert ended.exit_code == 0
-    queued = {row.request_id: row.queued.start_before for row in operator.rows.queue("sample").rows}
-    assert queued == {"nightly": datetime.fromisoformat(FUTURE).timestamp(), "plain": None}

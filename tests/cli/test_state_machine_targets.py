@@ -197,7 +197,7 @@ def test_a_stopped_request_names_its_child_execution(operator: Operator, held: t
 
     ended = operator.run("request", "cancel", "a", "--process", "loads", "--stop", "--yes")
 
-    assert "The janitor stops its child execution, keeps the request" in ended.stdout
+    assert "Its child execution is stopped, then the request has failed." in ended.stdout
     assert "after its child execution has ended" in ended.stdout
     assert operator.audited()[-1]["child"]["id"] == arn
 

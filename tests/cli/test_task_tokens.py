@@ -54,8 +54,11 @@ READS = [
     ("request", "list", "sample"),
     *(("request", "show", name) for name in ("moved", "w", *map(_id, ("holds", "waits", "failed", "work")))),
     ("dlq", "list"),
-    *(("dlq", "show", queue) for queue in ("request", "failed", "work")),
-    *(("dlq", "redrive", queue, "--all", "--dry-run") for queue in ("request", "failed", "work")),
+    *(("dlq", "show", queue) for queue in ("request", "work")),
+    *(("dlq", "redrive", queue, "--all", "--dry-run") for queue in ("request", "work")),
+    ("request", "list", "sample", "--since", "1h"),
+    *(("failed", *words) for words in (["list"], ["show", "--process", "sample"], ["show", _id("failed")])),
+    ("failed", "redrive", _id("failed"), "--dry-run"),
     ("retry", "list"),
     ("retry", "report"),
 ]
@@ -67,7 +70,7 @@ OTHERS = [
     ("request", "cancel", _id("holds"), "--stop", "--yes"),
     ("request", "cancel", _id("waits"), "--process", "sample", "--yes"),
     ("dlq", "redrive", "request", "--all", "--yes"),
-    ("dlq", "redrive", "failed", "--all", "--yes"),
+    ("failed", "redrive", _id("failed"), "--yes"),
     ("dlq", "discard", "request", "--code", "none", "--yes"),
     ("dlq", "discard", "work", "--code", "none", "--yes"),
 ]
@@ -124,7 +127,6 @@ def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
     assert "  task_token: (hidden)\n" in shown
     (message,) = operator.run("dlq", "show", "request", "--json").json["dead_letters"]
     assert message["task_token"] == "(hidden)"
-    assert message["execution"] == execution_name("sample", "moved", 1, CALLER)
     assert json.loads(message["body"]) == {"process": "sample", "request_id": "moved", "arguments": {}}
 
 
@@ -165,7 +167,7 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
 
 def test_the_next_attempt_of_a_request_whose_caller_was_answered_has_none(operator: Operator) -> None:
     first = fail(operator, task_token=TOKEN)
-    operator.run("dlq", "redrive", "failed", "--all", "--yes")
+    operator.run("failed", "redrive", "a", "--yes")
     again = execution_name("sample", "a", 2)
     assert operator.row(again).task_token == ""
     assert _states(operator, "a") == [("queued", 1, first), ("queued", 2, again)], "one request"
@@ -202,7 +204,7 @@ def test_a_text_without_a_token_is_unchanged(body: str) -> None:
 
 def test_an_errors_own_lines_are_shown_indented(operator: Operator) -> None:
     fail(operator, "a", cause="first\nsecond\u202e")
-    assert "  reason: first\n    second\\u202e\n" in operator.run("dlq", "show", "failed").stdout
+    assert "  reason: first\n    second\\u202e\n" in operator.run("failed", "show", "a").stdout
 
 
 def test_the_report_of_failures_contains_no_control_character() -> None:

@@ -14,18 +14,17 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.cancellation import Cancelling, CancelReport, Chosen
+from slotkeeper_cli.bulk import MAX_NAMED, BulkReport, Chosen, Outcome, names_of, reasons
+from slotkeeper_cli.cancellation import Cancelling
 from slotkeeper_cli.completion import process_names, request_ids
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
+from slotkeeper_cli.errors import CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, iso, local_time, period_seconds
 from slotkeeper_cli.holders import estimate
 from slotkeeper_cli.request_finder import ID_HELP, FoundRequest, RequestFinder, Run, read_run
 from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
 
-# Ids that the question, and the report of requests that were chosen by a filter, name.
-MAX_NAMED = 5
 # Of a repeated command, which has succeeded.
 BEFORE = "it was cancelled before"
 
@@ -52,8 +51,8 @@ def cancel(
     """Cancel queued requests, so that they never start.
 
     Their callers are answered, and events are published. A request that has a slot is no longer queued; --stop ends its
-    execution. The janitor then stops its Glue run or child execution, releases its slot and keeps the request in
-    FailedRequestQueue. You can interrupt the command and run it again. If all requests are left, the exit code is 3.
+    execution. Its Glue run or child execution is then stopped, its slot released, and the request has failed. You can
+    interrupt the command and run it again. If all requests are left, the exit code is 3.
     """
     context = current_context()
     _check_options(ids, process, every, priority, older_than, stop)
@@ -66,10 +65,11 @@ def cancel(
     else:
         plan = _named(context, control, ids or [], process, stop)
     if not (plan.queued or plan.running) and any(why != BEFORE for _, why in plan.left):
-        raise CommandRefused("nothing was cancelled:", *(f"{one.request_id}: {why}" for one, why in plan.left))
+        raise CommandRefused("nothing was cancelled:", *reasons(plan.left))
     if not dry_run and plan.question:
         context.confirm(plan.question)
-    report = CancelReport(left=plan.left) if dry_run else _cancel(context, control, plan)
+    report = BulkReport() if dry_run else Cancelling(context, control).bulk.run(plan.queued)
+    report.left = [*plan.left, *report.left]
     stopped = list[dict[str, Any]]()
     try:
         stopped += [_stop(context, each) for each in ([] if dry_run or report.failure else plan.running)]
@@ -77,12 +77,12 @@ def cancel(
         report.failure = failure_text(error)
     data = {
         "dry_run": dry_run,
-        "cancelled": [one.as_dict() for one in (plan.queued if dry_run else report.cancelled)],
+        "cancelled": [one.as_dict() for one in (plan.queued if dry_run else report.done)],
         "stopped": stopped,
         "left": [{**one.as_dict(), "why": why} for one, why in report.left],
     }
-    context.out.result(data, list(_lines(data, plan)))
-    _raise_for_outcome(report, len(plan.queued), bool(stopped) or dry_run)
+    context.out.result(data, list(_lines(data, report.left)))
+    report.raise_for_outcome(len(plan.queued), "cancelled", BEFORE, is_done=bool(stopped or dry_run))
 
 
 class RunningRequest(NamedTuple):
@@ -100,12 +100,12 @@ class ToCancel:
 
     queued: list[Chosen] = field(default_factory=list)
     running: list[RunningRequest] = field(default_factory=list)
-    left: list[tuple[Chosen, str]] = field(default_factory=list)
+    left: list[Outcome] = field(default_factory=list)
 
     @property
     def question(self) -> str:
         """The one question for all."""
-        cancels = f"Cancel {count(len(self.queued), 'queued request')} ({_names(self.queued)})?"
+        cancels = f"Cancel {count(len(self.queued), 'queued request')} ({names_of(self.queued)})?"
         stops = (
             f"Stop {one.request_id}, running since {local_time(since)}, and its {kind_of(run.target).work_noun}?"
             for one, _, run, since in self.running
@@ -222,54 +222,15 @@ def _stop(context: CommandContext, each: RunningRequest) -> dict[str, Any]:
     return {**names, "target": target, **release.as_dict(), "text": release.text(time.time())}
 
 
-def _cancel(context: CommandContext, control: SlotControl, plan: ToCancel) -> CancelReport:
-    with context.out.progress() as progress:
-        task = progress.add_task("cancelled", total=len(plan.queued))
-        cancelling = Cancelling(control, context.stack.caller, lambda done: progress.update(task, completed=done))
-        try:
-            report = cancelling.run(plan.queued)
-        except BaseException:
-            done = len(cancelling.report.cancelled)
-            context.out.note(
-                f"{done:,} of {count(len(plan.queued), 'request')} cancelled: run this again for the rest."
-            )
-            raise
-    report.left = [*plan.left, *report.left]
-    for name in report.unrung:
-        context.out.note(f"The ring of {name} failed: the janitor answers the callers in its next run.")
-    return report
-
-
-def _lines(data: dict[str, Any], plan: ToCancel) -> Iterator[str]:
-    verb = "would be cancelled" if data["dry_run"] else "cancelled"
-    shown = data["cancelled"][: None if len(plan.queued) <= MAX_NAMED else 0]
-    for one in shown:
+def _lines(data: dict[str, Any], left: Sequence[Outcome]) -> Iterator[str]:
+    verb, cancelled = "would be cancelled" if data["dry_run"] else "cancelled", data["cancelled"]
+    for one in cancelled if len(cancelled) <= MAX_NAMED else []:
         yield f"{verb}: {one['request_id']}  {one['execution']}"
     for one in data["stopped"]:
         noun = kind_of(one["target"]).work_noun
         yield (
-            f"stopped: {one['request_id']}  {one['execution']}. The janitor stops its {noun}, keeps the request in "
-            f"FailedRequestQueue, and releases its slot {one['text']}."
+            f"stopped: {one['request_id']}  {one['execution']}. Its {noun} is stopped, then the request has failed. "
+            f"Its slot is free {one['text']}."
         )
-    for one in data["left"]:
-        yield f"left: {one['request_id']}  {one['execution']}: {one['why']}"
-    yield f"{count(len(data['cancelled']), 'request')} {verb}, {len(data['left'])} left."
-
-
-def _names(chosen: Sequence[Chosen]) -> str:
-    names = ", ".join(one.request_id for one in chosen[:MAX_NAMED])
-    more = len(chosen) - MAX_NAMED
-    return names + f" and {count(more, 'other')}" * (more > 0)
-
-
-def _raise_for_outcome(report: CancelReport, asked: int, done: bool) -> None:
-    left = [why for _, why in report.left if why != BEFORE]
-    if report.failure:
-        raise CommandFailed(
-            f"{len(report.cancelled):,} of {count(asked, 'request')} cancelled, then {report.failure}. Run this again "
-            "for the rest"
-        )
-    if left and not (report.cancelled or done):
-        raise CommandRefused("nothing was cancelled: see the reasons above")
-    if left:
-        raise CommandFailed(f"{count(len(left), 'request')} left, for the reasons above")
+    yield from reasons(left)
+    yield f"{count(len(cancelled), 'request')} {verb}, {len(left)} left."

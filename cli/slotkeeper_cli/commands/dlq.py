@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,8 +15,6 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.doorbell import Bell
-from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.dead_letters import (
@@ -30,7 +27,6 @@ from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.redrive import (
-    NotRedrivable,
     Redrive,
     Selection,
     all_but_cancelled,
@@ -42,9 +38,9 @@ from slotkeeper_cli.redrive import (
     send,
 )
 from slotkeeper_cli.requests import FIELD, HIDDEN
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.requeueing import NotRedrivable
+from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.stack_connection import UnreadSource
-from slotkeeper_cli.submission import deadline_of
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
@@ -53,12 +49,10 @@ _COUNTED = 1000
 
 app = typer.Typer(help="List, redrive and discard dead-letter messages.", no_args_is_help=True)
 
-QueueName = Annotated[
-    DeadLetterQueueName, typer.Argument(metavar="QUEUE", help="Queue: request, failed, work or schedule.")
-]
+QueueName = Annotated[DeadLetterQueueName, typer.Argument(metavar="QUEUE", help="Queue: request, work or schedule.")]
 Ids = Annotated[
     list[str] | None,
-    typer.Option("--id", metavar="ID", help="Id of a request, its execution or the message; may be repeated."),
+    typer.Option("--id", metavar="ID", help="Id of a request, or of the message; may be repeated."),
 ]
 Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages per queue.")]
@@ -70,7 +64,7 @@ MAX_REASON_SHOWN = 4000
 def list_dead_letters(
     queue: Annotated[
         DeadLetterQueueName | None,
-        typer.Argument(metavar="[QUEUE]", help="Queue: request, failed, work or schedule; by default all."),
+        typer.Argument(metavar="[QUEUE]", help="Queue: request, work or schedule; by default all."),
     ] = None,
     limit: Limit = 100,
 ) -> None:
@@ -152,24 +146,16 @@ def redrive(
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of messages; by default no maximum.")
     ] = None,
-    start_before: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Replaces the start_before of failed requests: HH:MM, or ISO 8601 with its zone."
-        ),
-    ] = None,
 ) -> None:
-    """Queue failed requests again; send other messages again.
+    """Send messages again, under the same key.
 
-    A failed request is queued as its next attempt (see also slotkeeper request redrive). Other messages are sent again
-    under the same key. A message is deleted after that. They are handled in the order of their requests, at most 1,000
-    at a time. A message that would be refused again stays, with the reason. If all stay, the exit code is 3. You can
-    interrupt the command and run it again: what is redriven twice has no second effect.
+    A message is deleted after that. They are handled in the order of their requests, at most 1,000 at a time. A message
+    that would be refused again stays, with the reason. If all stay, the exit code is 3. You can interrupt the command
+    and run it again: what is redriven twice has no second effect. For requests that failed: slotkeeper failed redrive.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
         raise typer.BadParameter("select messages with one of --id, --code and --all")
-    deadline = deadline_of(start_before) if start_before else ""
     reader = DeadLetterQueueReader(context.stack, queue)
     named = _find_unambiguous(reader, ids) if ids else []
     # The size is approximate: 0 may be out of date.
@@ -181,7 +167,7 @@ def redrive(
         context.confirm(f"Send {which} of {queue.full_name} again?")
     choose = of_codes(code) if code else all_but_cancelled
     choose = of_messages(named) if named else choose
-    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected, deadline)
+    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
     is_limited = limit is not None and report.handled >= limit
     unread = None if named or is_limited else reader.unread()
     data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": _unread_dict(unread)}
@@ -240,86 +226,48 @@ def _redrive(
     dry_run: bool,
     limit: int | None,
     expected: int,
-    start_before: str,
 ) -> RedriveReport:
     report = RedriveReport()
-    sent: dict[tuple[str, str], int] = {}
-    control = SlotControl(context.stack)
-    read, unread = control.read_all() if reader.queue.has_requests else ([], [])
-    processes, malformed = [one.name for one in read], [one.process for one in unread]
-
-    def skipped(message: DeadLetterMessage) -> str | None:
-        # A job that fails fast returns while the queue is read, and would be sent again and again.
-        is_back = message.attempt >= sent.get((message.process, message.request_id), math.inf)
-        why = choose(message)
-        return "this command has sent the request, and it has failed again" if why == "" and is_back else why
-
+    known = SlotControl(context.stack).processes.all() if reader.queue.has_requests else ()
+    processes = {name_of(one): one for one in known}
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
         task = progress.add_task(reader.queue.full_name, total=expected)
         for batch in batches:
             planned: list[Redrive] = []
             for message in batch:
-                why = skipped(message)
+                why = choose(message)
                 if why is None or (limit is not None and report.handled + len(planned) >= limit):
                     continue
                 try:
                     if why:
                         raise NotRedrivable(why)
-                    planned.append(plan(message, processes, malformed, start_before, _row(control, message)))
+                    planned.append(plan(message, processes))
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:
                 audit("dlq redrive", queue=reader.queue.full_name, sent=[_for_audit(one) for one in planned])
-            with _ringing(control, [] if dry_run else planned):
-                for one in planned:
-                    _send_and_delete(context, control, reader, one, dry_run, report)
-                    if not dry_run:
-                        sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
-                    progress.update(task, completed=report.handled)
+            for one in planned:
+                _send_and_delete(context, reader, one, dry_run, report)
+                progress.update(task, completed=report.handled)
             if limit is not None and report.handled >= limit:
                 break
     return report
 
 
-@contextmanager
-def _ringing(control: SlotControl, planned: Sequence[Redrive]) -> Iterator[None]:
-    """Ring for the processes whose requests are queued again, also if that is interrupted."""
-    try:
-        yield
-    finally:
-        for process in sorted({one.dlq_message.process for one in planned if one.row}):
-            control.doorbell.ring(Bell(process))
-
-
-def _row(control: SlotControl, message: DeadLetterMessage) -> RequestRow | None:
-    """The row of a failed request; None for any other message, or if it has none."""
-    if message.queue is not DeadLetterQueueName.FAILED:
-        return None
-    return control.row_search.row(message.process, message.execution)
-
-
 def _for_audit(one: Redrive) -> dict[str, Any]:
-    keys = ("message_id", "request_id", "process", "attempt", "execution")
+    keys = ("message_id", "request_id", "process", "attempt")
     return {key: value for key, value in one.summary().items() if key in keys}
 
 
 def _send_and_delete(
-    context: CommandContext,
-    control: SlotControl,
-    reader: DeadLetterQueueReader,
-    one: Redrive,
-    dry_run: bool,
-    report: RedriveReport,
+    context: CommandContext, reader: DeadLetterQueueReader, one: Redrive, dry_run: bool, report: RedriveReport
 ) -> None:
     sent = False
     try:
         if not dry_run:
-            send(context.stack, control, one)
+            send(context.stack, one)
             sent = True
             reader.delete(one.dlq_message)
-    except NotRedrivable as error:
-        report.skip(one.dlq_message, str(error))
-        return
     except (BotoCoreError, ClientError) as error:
         not_deleted = "it was sent, but not deleted: redrive it again, which has no second effect"
         report.failed.append({**one.summary(), "error": f"{not_deleted if sent else 'it was not sent'} ({error})"})
@@ -361,9 +309,8 @@ def _report_lines(
 ) -> Iterator[str]:
     verb = "would be sent" if dry_run else "sent"
     for message in report.redriven:
-        execution = f"  execution {message['execution']}" if "execution" in message else ""
         token = "  without its task_token: no caller is answered" * (FIELD in message)
-        yield f"{verb}: {_name(message)}, attempt {message['attempt']}{execution}{token}"
+        yield f"{verb}: {_name(message)}, attempt {message['attempt']}{token}"
     for message in report.skipped:
         yield f"left: {_name(message)}  {message['code']}: {message['why']}"
     for message in report.failed:
@@ -393,7 +340,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], l
         for message in read.messages[:limit]:
             # Not a table, in which a folded id could not be copied.
             console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
-            console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
+            console.print(f"    {local_time(message.sent_at)}  message {message.message_id}", style="dim")
         if len(read.messages) > limit:
             console.print(f"  {len(read.messages) - limit:,} more not shown: above --limit {limit}")
         if read.unread:
@@ -403,7 +350,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], l
 def render_message(console: Console, message: DeadLetterMessage) -> None:
     """Print a message in full."""
     console.print(message.label, style="bold")
-    console.print(f"  {_names(message)}")
+    console.print(f"  message {message.message_id}")
     console.print(f"  since: {local_time(message.sent_at)}")
     console.print(f"  code: {message.code}")
     reason = message.reason[:MAX_REASON_SHOWN]
@@ -415,10 +362,6 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
         console.print(f"  {FIELD}: {HIDDEN}")
     print_lines(console, f"  {message.shown_body}")
     console.print()
-
-
-def _names(message: DeadLetterMessage) -> str:
-    return f"execution {message.shown_execution}  " * bool(message.shown_execution) + f"message {message.message_id}"
 
 
 def _readable(name: str, value: str) -> str:

@@ -25,7 +25,15 @@ from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.holders import holders_as_dicts, lease_text, weight_text
 from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.process_queue import read_queue
-from slotkeeper_cli.request_finder import ID_HELP, FoundRequest, RequestFinder, Run, attempt_as_dict, read_run
+from slotkeeper_cli.request_finder import (
+    ID_HELP,
+    FoundRequest,
+    RequestFinder,
+    Run,
+    attempt_as_dict,
+    fact_text,
+    read_run,
+)
 from slotkeeper_cli.requests import ALL_STATES, RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
 from slotkeeper_cli.search import print_not_read, read_dead_letters, read_event_source
@@ -45,15 +53,14 @@ A request, and each of its attempts, is {ALL_STATES}. The last three are states 
 # What is known of a request that was found nowhere.
 _MAY_BE = (
     "it was never sent, or SQS refused it",
-    "it ended more than 90 days ago, after which its row is deleted",
+    "it ended long ago, and its row was deleted after the time that the stack keeps it",
     "its dead-letter message was deleted, or expired after 14 days",
 )
 # Holders that the text names.
 MAX_HOLDERS_SHOWN = 10
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = ("attempt", "state", "execution", "cause", "slot_free_by", "slot_usually_free_after_seconds")
+_NOT_LISTED = ("attempt", "state", "execution", "cause", "published", "slot_free_by", "slot_usually_free_after_seconds")
 _USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
-_TIMES = ("sent", "held_since", "started", "ended", "start_before")
 
 
 def explain(
@@ -314,11 +321,12 @@ def _render_explanation(console: Console, data: dict[str, Any]) -> None:
 
 def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:
     """Print an attempt, without a reason that the answer has."""
-    console.print(f"  attempt {attempt['attempt']}: {attempt['state']}  {attempt['execution']}")
+    named = f"  {attempt['execution']}" if attempt["execution"] else ""
+    console.print(f"  attempt {attempt['attempt']}: {attempt['state']}{named}")
     for name, value in attempt.items():
         is_new = name != "reason" or value not in answer
         if value and name not in _NOT_LISTED and (name, value) not in _USUAL and is_new:
-            print_lines(console, f"    {name.replace('_', ' ')}: {_shown(name, value)}", "      ")
+            print_lines(console, f"    {name.replace('_', ' ')}: {fact_text(name, value)}", "      ")
 
 
 def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
@@ -357,9 +365,3 @@ def _render_dead_letter(console: Console, message: dict[str, Any], answer: str) 
     reason = f": {message['reason']}" if message["reason"] not in answer else ""
     named = f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}"
     print_lines(console, named + reason, "      ")
-
-
-def _shown(name: str, value: Any) -> str:
-    if name in _TIMES:
-        return local_time(seconds(value))
-    return f"{value['state']} {value['id']}" if isinstance(value, dict) else str(value)

@@ -15,16 +15,18 @@ from rich.text import Text
 from slotkeeper.printable import printable
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request_table import State
-from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.rows import Listed, RequestRow
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import cut, duration, iso, one_line
+from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.request_finder import attempt_as_dict
+from slotkeeper_cli.request_history import ID_WIDTH, RequestHistory, history_as_dict, history_lines
 from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.search import Search, print_not_read
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import slot_seconds
 
 
@@ -46,7 +48,6 @@ class ListedState(StrEnum):
 _OPEN = {ListedState.QUEUED, ListedState.STARTED}
 # Of the requests that have ended, those that a list without --state shows.
 LAST_ENDED = 10
-_ID_WIDTH = 26
 
 
 def list_requests(
@@ -58,17 +59,57 @@ def list_requests(
             f"the {LAST_ENDED} that ended last."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of requests.")] = 100,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"All that ended in a period, and all open ones. {SINCE}.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help=f"With --since: {UNTIL.lower()}")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Maximum number of requests; without effect with --since.")
+    ] = 100,
 ) -> None:
     """List the requests of a process.
 
     Those that have started come first, then the queued ones with their places, then those that ended last. Each is on
-    one line, with the time since it is in its state. A process with very many requests is read in part.
+    one line, with the time since it is in its state. With --since, it lists every request that ended in a period or has
+    not ended, in the order of their sending: how long it waited, when it started and ended, and how; and their number,
+    median and longest wait. It is complete, or states what was not read.
     """
     context = current_context()
+    if since or until:
+        if not since:
+            raise typer.BadParameter("--until needs --since")
+        data = _history(context.stack, process, state or [], since, until)
+        context.out.result(data, lambda console: _render_history(console, data))
+        return
     listing = Listing(context.stack, process)
     data = listing.read(state or [], limit)
     context.out.result(data, lambda console: render(console, data))
+
+
+def _history(
+    stack: StackConnection, process: str, states: Sequence[ListedState], since: str, until: str | None
+) -> dict[str, Any]:
+    now = time.time()
+    start, end = period(since, until or "0m", now)
+    control = SlotControl(stack)
+    history = RequestHistory(control, process)
+    # What ends during the reads has ended too.
+    rows = history.read(start, end if until else now + 86400)
+    if not rows:
+        control.process(process)
+    shown = [row for row in rows if row.sent <= end and (not states or _state_option(row.state) in states)]
+    data = {"process": process, "since": iso(start), "until": iso(end), **history_as_dict(shown, now)}
+    return data | {"not_read": [each.as_dict() for each in history.search.not_read]}
+
+
+def _render_history(console: Console, data: dict[str, Any]) -> None:
+    for line in history_lines(data):
+        console.print(line)
+    print_not_read(console, data["not_read"])
+
+
+def _state_option(state: State) -> ListedState:
+    return ListedState(state_of(state).replace(" ", "-"))
 
 
 class Listing:
@@ -97,13 +138,13 @@ class Listing:
         # What has started since the queue was read.
         running = {each["execution"] for each in started}
         queued = [each for each in queued if each["execution"] not in running]
-        ended, is_cut = self._ended(wanted - _OPEN, limit if states else LAST_ENDED)
+        ended = self._ended(wanted - _OPEN, limit if states else LAST_ENDED)
         if process is None and not (started or ended):
             raise self._control.not_found(self._name)
         return {
             "process": self._name,
             "queued": len(queue.requests) if queue else None,
-            "is_cut": (queue.is_cut if queue else False) or is_cut,
+            "is_cut": queue.is_cut if queue else False,
             "requests": [*started, *queued, *ended][:limit],
             "not_shown": max(0, len(started) + (len(queue.requests) if queue else 0) + len(ended) - limit),
             "not_read": [each.as_dict() for each in self._search.not_read],
@@ -134,21 +175,17 @@ class Listing:
             why = f"{self._name} has more than {len(listed.rows):,} open requests: some that run may be missing"
             self._search.note_unread("RequestTable", why)
         names = [execution for execution, state in listed.rows if state == "STARTED"]
-        search = self._control.row_search
-        read = in_parallel(lambda name: search.attempt(self._name, name), names)
-        self._note([why for one in read for why in one.malformed])
-        rows = [row for one in read for row in one.rows if row.state == "STARTED"]
+        read = self._control.row_search.named(self._name, names)
+        self._note(read.malformed)
+        rows = [row for row in read.rows if row.state == "STARTED"]
         return [self._shown(row) for row in sorted(rows, key=lambda row: row.granted)]
 
-    def _ended(self, states: Collection[ListedState], most: int) -> tuple[list[dict[str, Any]], bool]:
-        """Those that ended last, of the rows that ten pages contain, and whether there are more rows."""
-        if not states:
-            return [], False
-        asked: list[State] = [each for each in get_args(State) if state_of(each).replace(" ", "-") in states]
-        listed = self._control.rows.rows(self._name, asked)
+    def _ended(self, states: Collection[ListedState], most: int) -> list[dict[str, Any]]:
+        """Those that ended last."""
+        asked: list[State] = [each for each in get_args(State) if _state_option(each) in states]
+        listed = self._control.row_search.last_ended(self._name, asked, most) if asked else Listed[RequestRow]()
         self._note(listed.malformed)
-        rows = sorted(listed.rows, key=lambda row: row.ended or 0.0, reverse=True)
-        return [self._shown(row) for row in rows[:most]], listed.is_cut
+        return [self._shown(row) for row in listed.rows]
 
     def _shown(self, row: RequestRow) -> dict[str, Any]:
         since = row.ended or row.started or row.sent
@@ -170,8 +207,7 @@ def render(console: Console, data: dict[str, Any]) -> None:
     if data["not_shown"]:
         console.print(f"{data['not_shown']:,} more not shown: above --limit {len(requests)}")
     if data["is_cut"]:
-        queued = f"more than {data['queued']:,} requests are queued" if data["queued"] else "there are more requests"
-        console.print(f"Only a part was read: {queued}.", style="yellow")
+        console.print(f"Only a part was read: more than {data['queued']:,} requests are queued.", style="yellow")
     print_not_read(console, data["not_read"])
 
 
@@ -189,7 +225,7 @@ def _table(requests: Sequence[dict[str, Any]]) -> Table:
     made.add_column("why")
     for each, start in zip(requests, expected, strict=True):
         place = f"{each['position']:,}" if each["position"] else _state(each)
-        shown = [place, cut(each["request_id"], _ID_WIDTH), duration(each["age_seconds"])]
+        shown = [place, cut(each["request_id"], ID_WIDTH), duration(each["age_seconds"])]
         shown += [each["priority"]] * prioritized + [str(each["weight"] or "")] * weighted + [start] * any(expected)
         why = one_line(each.get("because") or each.get("reason") or "")
         # This column alone becomes narrower, and its text is cut.

@@ -45,7 +45,6 @@ app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args
 # Blocked requests that a change of the limit names.
 MAX_BLOCKED = 10
 # Requests of a removed process that a printed command names.
-MAX_NAMED = 5
 
 _LIMIT: dict[str, Any] = {
     "min": 0,
@@ -385,7 +384,7 @@ def remove(
     """Remove a process after its running requests have ended.
 
     Its queued requests are rejected. The process is paused first, and stays paused if you interrupt the wait.
-    `slotkeeper request redrive` queues a rejected request again, after a process of this name has been added.
+    `slotkeeper failed redrive` queues a rejected request again, after a process of this name has been added.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -408,8 +407,7 @@ def remove(
         target = {"target": before.target} if before.target != NO_TARGET else {}
         lines[0] += " Its queued requests are rejected as UnknownProcess. To run them:"
         lines.append(f"  {next_step('process add', process, limit=before.slot_limit, **target)}")
-        ids = [row.request_id for row in queued.rows[:MAX_NAMED]]
-        lines.append(f"  {next_step('request redrive', process, *ids)}" + " ..." * (len(queued.rows) > MAX_NAMED))
+        lines.append(f"  {next_step('failed redrive', process=process, code='UnknownProcess')}")
     context.out.result(data, lines)
 
 

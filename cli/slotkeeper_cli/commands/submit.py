@@ -300,7 +300,10 @@ def _failures(runs: list[Followed]) -> Iterator[tuple[str, list[Followed]]]:
     failed = [run for run in runs if run.has_failed and not run.is_other]
     others = [run for run in runs if run.is_other]
     if of := [run for run in failed if run.state == RequestState.FAILED]:
-        yield f"failed. Queue them again with: {next_step('request redrive', of[0].request.process, *_ids(of))}", of
+        yield (
+            f"failed. Queue them again with: {next_step('failed redrive', *_ids(of), process=of[0].request.process)}",
+            of,
+        )
     if of := [run for run in failed if run.state == RequestState.TOO_LATE]:
         yield "had not started when start_before passed", of
     if of := [run for run in failed if run.state in (RequestState.CANCELLED, RequestState.REJECTED)]:
@@ -337,5 +340,7 @@ def _reason(one: dict[str, Any]) -> str:
 
 def _advice(one: dict[str, Any]) -> str:
     if one["state"] == RequestState.FAILED:
-        return f"Run it as its next attempt with: {next_step('request redrive', one['process'], one['request_id'])}"
+        return (
+            f"Run it as its next attempt with: {next_step('failed redrive', one['request_id'], process=one['process'])}"
+        )
     return f"Show it with: {next_step('request show', one['request_id'])}"

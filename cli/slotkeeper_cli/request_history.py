@@ -1,0 +1,109 @@
+"""The requests of a process in a period: how long each has waited and run, and how it ended, from rows alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from slotkeeper.slots.rows import Listed, RequestRow
+from slotkeeper_cli.formatting import count, cut, duration, iso, seconds
+from slotkeeper_cli.requests import state_of
+from slotkeeper_cli.search import Search
+from slotkeeper_cli.slot_control import SlotControl
+
+# Pages of 1 MB, each of some 2,000 requests.
+MAX_PAGES = 200
+ID_WIDTH = 26
+
+
+class RequestHistory:
+    """Reads the requests of a process.
+
+    Attributes:
+        search: what could not be read.
+    """
+
+    def __init__(self, control: SlotControl, process: str) -> None:
+        self.search = Search()
+        self._control, self._process = control, process
+
+    def read(self, since: float, until: float) -> list[RequestRow]:
+        """The requests that have ended in a period, and those that have not ended, in the order of their sending.
+
+        What ends meanwhile is in the last read.
+        """
+        rows = self._control.rows
+        queued = self._read(rows.queue(self._process, MAX_PAGES), "queued requests")
+        waiting = [
+            RequestRow(self._process, each.queued.execution, "QUEUED", each.request_id, 0, each.priority, each.sent)
+            for each in queued
+        ]
+        open_ones = self._read(rows.open(self._process, MAX_PAGES), "open requests")
+        names = [execution for execution, state in open_ones if state == "STARTED"]
+        started = self._read(self._control.row_search.named(self._process, names), "started requests")
+        ended = self._read(rows.history(self._process, since, until, MAX_PAGES), "requests that have ended")
+        found = {row.execution: row for row in [*waiting, *started, *ended]}
+        return sorted(found.values(), key=lambda row: row.sent)
+
+    def _read[T](self, listed: Listed[T], what: str) -> list[T]:
+        if listed.is_cut:
+            self.search.note_unread("RequestTable", f"there are more than {len(listed.rows):,} {what}")
+        for why in listed.malformed:
+            self.search.note_unread("RequestTable", why)
+        return listed.rows
+
+
+def history_as_dict(rows: Collection[RequestRow], now: float) -> dict[str, Any]:
+    """Requests, and their totals, as JSON shows them."""
+    waits = [row.started - row.sent for row in rows if row.started is not None]
+    return {
+        "requests": [_as_dict(row, now) for row in rows],
+        "outcomes": dict(Counter(state_of(row.state) for row in rows)),
+        "started": len(waits),
+        "median_wait_seconds": round(median(waits)) if waits else None,
+        "longest_wait_seconds": round(max(waits)) if waits else None,
+    }
+
+
+def _as_dict(row: RequestRow, now: float) -> dict[str, Any]:
+    times = {"sent": row.sent, "started": row.started, "ended": row.ended}
+    start = row.started or row.ended or now
+    return {
+        "request_id": row.request_id,
+        "attempt": row.attempt or None,
+        "execution": row.execution if row.started else None,
+        "outcome": state_of(row.state),
+        "code": row.code or None,
+        **{name: None if moment is None else iso(moment) for name, moment in times.items()},
+        "waited_seconds": max(0, round(start - row.sent)),
+        "ran_seconds": None if row.started is None else max(0, round((row.ended or now) - row.started)),
+    }
+
+
+def history_lines(data: dict[str, Any]) -> Iterator[str]:
+    """The lines of `history_as_dict`, one for each request, and the totals."""
+    if data["requests"]:
+        yield f"{'request':<{ID_WIDTH}}  {'sent':<19}  {'waited':<12}  {'started':<14}  {'ended':<14}  outcome"
+    for one in data["requests"]:
+        sent = datetime.fromtimestamp(seconds(one["sent"]))
+        started, ended = (_time(one[name], sent) for name in ("started", "ended"))
+        code = f" ({one['code']})" if one["code"] else ""
+        named = f"{cut(one['request_id'], ID_WIDTH):<{ID_WIDTH}}  {sent}  {duration(one['waited_seconds']):<12}"
+        yield f"{named}  {started:<14}  {ended:<14}  {one['outcome']}{code}"
+    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in data["outcomes"].items())
+    text = count(len(data["requests"]), "request") + (f": {outcomes}." if outcomes else ".")
+    if data["started"]:
+        middle, longest = duration(data["median_wait_seconds"]), duration(data["longest_wait_seconds"])
+        text += f" Of the {data['started']:,} that have started, the median wait is {middle}, the longest {longest}."
+    yield text
+
+
+def _time(text: str | None, sent: datetime) -> str:
+    """A time; with its date if that is not the one of the sending."""
+    if text is None:
+        return ""
+    moment = datetime.fromtimestamp(seconds(text))
+    return f"{moment:%H:%M:%S}" if moment.date() == sent.date() else f"{moment:%m-%d %H:%M:%S}"
