@@ -7,6 +7,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
@@ -15,9 +16,10 @@ from tests.fuzz.strategies import bodies, sqs_texts
 REQUEST = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
 WORK = {"request_id": "order-1", "payload": {"a": 1}, "retries": ["2026-11-21T09:30:00.000Z"]}
 HALF = '{"process": "p", "request_id": "\\ud800"}'  # half of a surrogate pair: valid JSON, but not a text
+PROCESS = Process("p", slot_limit=1, slots_in_use=0, holders={}, paused=False, target="job")
 
 attributes = st.dictionaries(
-    st.sampled_from(["code", "reason", "error", "cause", "source_message_id", "execution_name", "ERROR_CODE"]),
+    st.sampled_from(["code", "reason", "source_message_id", "ERROR_CODE"]),
     sqs_texts,
 )
 
@@ -27,16 +29,13 @@ attributes = st.dictionaries(
     "its execution name could not be computed, and no message was listed"
 )
 @example(queue=DeadLetterQueueName.REQUEST, body='{"process": "p", "attempt": true}', sent_attributes={})
-@example(queue=DeadLetterQueueName.FAILED, body='{"process": "p"}', sent_attributes={}).via(
-    "its execution was started manually, without a request id"
-)
 def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused(
     queue: DeadLetterQueueName, body: str, sent_attributes: dict[str, str]
 ) -> None:
     message = DeadLetterMessage(queue, "message-1", "handle", body, "p", 1_800_000_000.0, sent_attributes)
     json.dumps(message.summary(), ensure_ascii=False).encode()
     try:
-        redrive = plan(message, {"p"})
+        redrive = plan(message, {"p": PROCESS})
     except NotRedrivable:
         return
     if redrive.request is None:
