@@ -71,7 +71,9 @@ class BulkReport:
     def handled(self) -> int:
         return len(self.done) + len(self.left)
 
-    def raise_for_outcome(self, asked: int, verb: str, unchanged: str = "", *, is_done: bool = False) -> None:
+    def raise_for_outcome(
+        self, asked: int, verb: str, unchanged: str = "", *, is_done: bool = False, noun: str = "request"
+    ) -> None:
         """Raise CommandFailed or CommandRefused if not all was done.
 
         Args:
@@ -82,13 +84,12 @@ class BulkReport:
         left = [why for _, why in self.left if why != unchanged]
         if self.failure:
             raise CommandFailed(
-                f"{len(self.done):,} of {count(asked, 'request')} {verb}, then {self.failure}. Run this again for the "
-                "rest"
+                f"{len(self.done):,} of {count(asked, noun)} {verb}, then {self.failure}. Run this again for the rest"
             )
         if left and not (self.done or is_done):
             raise CommandRefused(f"nothing was {verb}: see the reasons above")
         if left:
-            raise CommandFailed(f"{count(len(left), 'request')} left, for the reasons above")
+            raise CommandFailed(f"{count(len(left), noun)} left, for the reasons above")
 
 
 class Bulk:

@@ -22,8 +22,8 @@ from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens,
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, UnreadSource, received_or_visible
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
-ORDERED = 1000
-# Visibility timeout in seconds: longer than it takes to send and delete ORDERED messages, at 250 ms a call.
+ORDERED = 500
+# Visibility timeout in seconds: longer than it takes to audit, send and delete ORDERED messages, at 250 ms a call.
 HIDDEN_SECONDS = 600
 # Long polling queries all servers, so that an empty response means an empty queue (SQS guide, "Amazon SQS short and
 # long polling").

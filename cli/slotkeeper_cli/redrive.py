@@ -6,10 +6,8 @@ time has no effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
 
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.next_step import next_step
@@ -19,7 +17,7 @@ from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_re
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.requests import FIELD, WITHOUT_CONTENT
+from slotkeeper_cli.requests import WITHOUT_CONTENT
 from slotkeeper_cli.requeueing import NotRedrivable, check_process
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.submission import message_of
@@ -28,8 +26,6 @@ from slotkeeper_cli.submission import message_of
 CANCELLED = "Cancelled"
 _MAX_NAMED = 10
 
-# Returns None for a message that is not selected, otherwise why it is skipped, or "".
-Selection = Callable[[DeadLetterMessage], str | None]
 # The codes of work that would be refused again (docs/retries-reference.md).
 _NOT_REDRIVABLE = {
     "RequestIdReused": WITHOUT_CONTENT["RequestIdReused"],
@@ -74,24 +70,6 @@ def refuse_if_ambiguous(messages: Iterable[DeadLetterMessage], ids: Collection[s
             )
 
 
-def of_messages(messages: Iterable[DeadLetterMessage]) -> Selection:
-    """Selects these messages."""
-    ids = {message.message_id for message in messages}
-    return lambda message: "" if message.message_id in ids else None
-
-
-def of_codes(codes: Collection[str]) -> Selection:
-    """Selects all messages of these codes."""
-    return lambda message: "" if message.code in codes else None
-
-
-def all_but_cancelled(message: DeadLetterMessage) -> str | None:
-    """Selects all messages, and skips cancelled work."""
-    if message.code == CANCELLED:
-        return f"it was cancelled: to run it all the same, select it with --id or --code {CANCELLED}"
-    return ""
-
-
 def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
     """What a queue has, and what could not be read."""
     texts = []
@@ -104,23 +82,8 @@ def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
     return " ".join(texts or ["The queue is empty."]) + " Nothing was changed."
 
 
-@dataclass(frozen=True)
-class Redrive:
-    """What to send for a dead-letter message: a request to RequestQueue, or a message to WorkQueue."""
-
-    dlq_message: DeadLetterMessage
-    attempt: int
-    request: Request | None = None
-    message: Message | None = None
-
-    def summary(self) -> dict[str, Any]:
-        """The redrive as JSON shows it."""
-        data = {**self.dlq_message.summary(), "attempt": self.attempt}
-        return data | ({FIELD: "removed"} if self.dlq_message.had_token and self.request is not None else {})
-
-
-def plan(dead_letter: DeadLetterMessage, processes: Mapping[str, Process | MalformedProcess]) -> Redrive:
-    """Decide what to send for a dead-letter message.
+def plan(dead_letter: DeadLetterMessage, processes: Mapping[str, Process | MalformedProcess]) -> Request | Message:
+    """What to send for a dead-letter message: a request to RequestQueue, or a message to WorkQueue.
 
     Args:
         processes: those that exist, by name.
@@ -128,38 +91,33 @@ def plan(dead_letter: DeadLetterMessage, processes: Mapping[str, Process | Malfo
     Raises:
         NotRedrivable: it would be refused again.
     """
-    if not dead_letter.queue.has_requests:
-        return _plan_work(dead_letter)
-    delivery = Delivery(dead_letter.request_id, dead_letter.body, dead_letter.process, "0", dead_letter.sent_at)
     try:
+        if not dead_letter.queue.has_requests:
+            if dead_letter.code in _NOT_REDRIVABLE:
+                raise NotRedrivable(_NOT_REDRIVABLE[dead_letter.code])
+            return parse_message(dead_letter.body)
+        delivery = Delivery(dead_letter.request_id, dead_letter.body, dead_letter.process, "0", dead_letter.sent_at)
         request = parse_request(delivery)
+    except InvalidMessage as error:
+        raise NotRedrivable(f"it is not a valid work message: {error}") from error
     except InvalidRequest as error:
         raise NotRedrivable(f"it is not a valid request: {error}") from error
     check_process(request.process, processes)
-    return Redrive(dead_letter, request.attempt, request=request)
+    return request
 
 
-def _plan_work(dead_letter: DeadLetterMessage) -> Redrive:
-    if dead_letter.code in _NOT_REDRIVABLE:
-        raise NotRedrivable(_NOT_REDRIVABLE[dead_letter.code])
-    try:
-        message = parse_message(dead_letter.body)
-    except InvalidMessage as error:
-        raise NotRedrivable(f"it is not a valid work message: {error}") from error
-    return Redrive(dead_letter, message.attempt, message=message)
+def send(stack: StackConnection, body: str, planned: Request | Message) -> None:
+    """Send a message again. Errors of AWS pass through.
 
-
-def send(stack: StackConnection, redrive: Redrive) -> None:
-    """Send a message again. Errors of AWS pass through."""
+    Args:
+        body: of the dead-letter message, which is that of a message to WorkQueue.
+    """
     sqs = stack.client("sqs")
-    if redrive.request is not None:
-        sqs.send_message(QueueUrl=stack.outputs["RequestQueueUrl"], **message_of(redrive.request))
-    elif redrive.message is not None:
-        sqs.send_message(
-            QueueUrl=stack.outputs["WorkQueueUrl"],
-            MessageBody=redrive.dlq_message.body,
-            MessageAttributes={
-                "idempotency_key": message_attributes.text(redrive.message.request_id, 128),
-                "retry_count": message_attributes.number(len(redrive.message.retries)),
-            },
-        )
+    if isinstance(planned, Request):
+        sqs.send_message(QueueUrl=stack.outputs["RequestQueueUrl"], **message_of(planned))
+        return
+    attributes = {
+        "idempotency_key": message_attributes.text(planned.request_id, 128),
+        "retry_count": message_attributes.number(len(planned.retries)),
+    }
+    sqs.send_message(QueueUrl=stack.outputs["WorkQueueUrl"], MessageBody=body, MessageAttributes=attributes)

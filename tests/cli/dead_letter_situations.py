@@ -55,8 +55,9 @@ SITUATIONS = {
     "14 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
         lambda operator: _moved(operator, "not JSON"),
         "dlq redrive request --all --yes",
-        says=("sent: r00", "sent: r13", "left: ", "14 messages sent again, 1 left, 0 failed."),
+        says=("sent again: r00", "sent again: r13", "left: ", "14 messages sent again, 1 left."),
         never=("could not be read",),
+        exit_code=1,
     ),
     "another command is reading all messages": Situation(
         _read_by_another,
@@ -67,17 +68,13 @@ SITUATIONS = {
     "another command is reading all messages: nothing sent is no success": Situation(
         _read_by_another,
         "dlq redrive request --all --yes",
-        says=(
-            _ELSEWHERE,
-            "0 messages sent again, 0 left, 0 failed.",
-            "nothing was sent, since no message could be read that was to be sent",
-        ),
+        says=(_ELSEWHERE, "0 messages sent again, 0 left.", "nothing was sent again: no such message could be read"),
         exit_code=1,
     ),
     "another command is reading all messages: nothing deleted is no success": Situation(
         _read_by_another,
         "dlq discard request --code InvalidRequest --yes",
-        says=("0 messages deleted.", _ELSEWHERE, "nothing was deleted, since no message could be read"),
+        says=(_ELSEWHERE, "0 messages deleted, 0 left.", "nothing was deleted: no such message could be read"),
         exit_code=1,
     ),
     "another command is reading one message": Situation(
@@ -89,18 +86,18 @@ SITUATIONS = {
     "another command is reading one message: the others are sent": Situation(
         partial(_read_by_another, most=1),
         "dlq redrive request --all --yes",
-        says=("sent: b, attempt 1", "About 1 message of RequestDeadLetterQueue", "2 messages sent again, 0 left, 0"),
+        says=("sent again: b (sample", "About 1 message of RequestDeadLetterQueue", "2 messages sent again, 0 left."),
     ),
     "the queue is empty: nothing to send": Situation(
         lambda _: None,
         "dlq redrive request --all",
-        says=("RequestDeadLetterQueue has no message to send again.",),
-        shows={"redriven": [], "unread": None},
+        says=("RequestDeadLetterQueue: 0 messages sent again, 0 left.",),
+        shows={"done": [], "unread": None},
     ),
     "no message has the code": Situation(
         _malformed,
         "dlq redrive request --code TooLarge --yes",
-        says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code TooLarge"),
+        says=("0 messages sent again, 0 left.", "RequestDeadLetterQueue has no such message any more."),
         exit_code=4,
     ),
     "20 malformed messages: counted and listed": Situation(
@@ -117,13 +114,13 @@ SITUATIONS = {
     "20 malformed messages: each is left with the reason": Situation(
         _malformed,
         "dlq redrive request --all --yes",
-        says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
+        says=("left: m-0 (attempt 1), m-4", ": body is not JSON", "0 messages sent again, 20 left."),
         exit_code=3,
     ),
     "20 malformed messages: deleted by their code": Situation(
         _malformed,
         "dlq discard request --code InvalidRequest --yes",
-        says=("RequestDeadLetterQueue: 20 messages deleted.",),
+        says=("deleted: m-0 (attempt 1)", "RequestDeadLetterQueue: 20 messages deleted, 0 left."),
         never=("could not be read",),
     ),
 }

@@ -210,7 +210,7 @@ SITUATIONS = {
             (
                 "dlq redrive request --all --yes",
                 3,
-                ("left: r  InvalidRequest: the item of process 'odd' is malformed", COMMAND),
+                ("left: r (odd, attempt 1): the item of process 'odd' is malformed", COMMAND),
             ),
             (
                 "doctor --only processes --only drift",

@@ -69,7 +69,7 @@ CONFIRMED = {
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",
-    "dlq discard request --code InvalidRequest": "Delete all messages of code InvalidRequest of RequestDeadLetterQueue",
+    "dlq discard request --code InvalidRequest": "Delete the messages of code InvalidRequest (about 1) of",
     "retry cancel w": "Cancel",
     "retry breaker open --why x": "Open",
     "retry breaker close --why x": "Close",

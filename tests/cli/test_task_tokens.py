@@ -100,9 +100,9 @@ def _body(message: Any) -> Any:
 def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operator) -> None:
     move_by_sqs(operator, json.dumps(WITH_TOKEN))
     dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
-    assert "  without its task_token: no caller is answered" in dry
+    assert "would be sent again: moved (sample, attempt 1)  without its task_token\n" in dry
 
-    (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["redriven"]
+    (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["done"]
 
     (message,) = waiting(operator, "RequestQueue")
     assert _body(message) == {"process": "sample", "request_id": "moved", "arguments": {}, "attempt": 1}

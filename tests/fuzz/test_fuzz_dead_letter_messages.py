@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import Delivery, execution_name, parse_request
+from slotkeeper.slots.request import Delivery, Request, execution_name, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
 from tests.fuzz.strategies import bodies, sqs_texts
@@ -35,14 +35,13 @@ def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused
     message = DeadLetterMessage(queue, "message-1", "handle", body, "p", 1_800_000_000.0, sent_attributes)
     json.dumps(message.summary(), ensure_ascii=False).encode()
     try:
-        redrive = plan(message, {"p": PROCESS})
+        planned = plan(message, {"p": PROCESS})
     except NotRedrivable:
         return
-    if redrive.request is None:
-        assert redrive.message is not None
-        assert redrive.message.request_id == message.request_id
+    if not isinstance(planned, Request):
+        assert planned.request_id == message.request_id
         return
-    again = parse_request(_delivery(redrive.request.to_json()))
+    again = parse_request(_delivery(planned.to_json()))
     assert (again.request_id, again.attempt) == (message.request_id, message.attempt)
     assert again.execution_name == execution_name("p", message.request_id, message.attempt)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -16,27 +15,18 @@ from rich.text import Text
 
 from slotkeeper.next_step import next_step
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.bulk import BulkReport, Chosen, reasons
+from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.dead_letters import (
     DeadLetterMessage,
     DeadLetterQueueName,
     DeadLetterQueueReader,
     Read,
 )
-from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
+from slotkeeper_cli.errors import CommandFailed, NotFound, failure_text
 from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.output import print_lines, styled
-from slotkeeper_cli.redrive import (
-    Redrive,
-    Selection,
-    all_but_cancelled,
-    find_messages,
-    of_codes,
-    of_messages,
-    plan,
-    refuse_if_ambiguous,
-    send,
-)
+from slotkeeper_cli.redrive import CANCELLED, find_messages, plan, refuse_if_ambiguous, send
 from slotkeeper_cli.requests import FIELD, HIDDEN
 from slotkeeper_cli.requeueing import NotRedrivable
 from slotkeeper_cli.slot_control import SlotControl, name_of
@@ -120,22 +110,6 @@ def _unread_dict(unread: UnreadSource | None) -> dict[str, Any] | None:
     return {"queue": unread.source, "messages": unread.messages, "why": unread.why} if unread else None
 
 
-@dataclass
-class RedriveReport:
-    """What the command did with the selected messages."""
-
-    redriven: list[dict[str, Any]] = field(default_factory=list)
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-    failed: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def handled(self) -> int:
-        return len(self.redriven) + len(self.skipped) + len(self.failed)
-
-    def skip(self, message: DeadLetterMessage, why: str) -> None:
-        self.skipped.append({**message.summary(), "why": why})
-
-
 @app.command("redrive", cls=StackCommand)
 def redrive(
     queue: QueueName,
@@ -149,30 +123,26 @@ def redrive(
 ) -> None:
     """Send messages again, under the same key.
 
-    A message is deleted after that. They are handled in the order of their requests, at most 1,000 at a time. A message
+    A message is deleted after that. They are handled in the order of their requests, at most 500 at a time. A message
     that would be refused again stays, with the reason. If all stay, the exit code is 3. You can interrupt the command
     and run it again: what is redriven twice has no second effect. For requests that failed: slotkeeper failed redrive.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
         raise typer.BadParameter("select messages with one of --id, --code and --all")
-    reader = DeadLetterQueueReader(context.stack, queue)
-    named = _find_unambiguous(reader, ids) if ids else []
-    # The size is approximate: 0 may be out of date.
-    is_empty = not named and not reader.size() and not reader.peek(1).messages
-    expected = len(named) or max(1, min(reader.size(), limit or reader.size()))
-    if not dry_run and not is_empty:
-        of_code = f"of code {', '.join(code)} " if code else ""
-        which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
-        context.confirm(f"Send {which} of {queue.full_name} again?")
-    choose = of_codes(code) if code else all_but_cancelled
-    choose = of_messages(named) if named else choose
-    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
-    is_limited = limit is not None and report.handled >= limit
-    unread = None if named or is_limited else reader.unread()
-    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": _unread_dict(unread)}
-    context.out.result(data, list(_report_lines(queue, report, dry_run, unread)))
-    _raise_for_outcome(report, named, unread, code or [])
+    known = SlotControl(context.stack).processes.all() if queue.has_requests else ()
+    processes = {name_of(one): one for one in known}
+
+    def send_again(reader: DeadLetterQueueReader, message: DeadLetterMessage) -> None:
+        if every and message.code == CANCELLED:
+            raise NotRedrivable(f"it was cancelled: to run it all the same, select it with --id or --code {CANCELLED}")
+        planned = plan(message, processes)
+        if not dry_run:
+            audit("dlq redrive", queue=queue.full_name, **_names(message), process=message.process)
+            send(context.stack, message.body, planned)
+            reader.delete(message)
+
+    _change(queue, ids, code, "Send {} again?", "sent again", send_again, limit, dry_run)
 
 
 @app.command("discard", cls=StackCommand)
@@ -181,154 +151,85 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
 
     The audit log keeps each body.
     """
-    context = current_context()
     if bool(ids) == bool(code):
         raise typer.BadParameter("select messages with either --id or --code")
+
+    def delete(reader: DeadLetterQueueReader, message: DeadLetterMessage) -> None:
+        body = message.shown_body[:MAX_BODY_AUDITED]
+        audit("dlq discard", queue=queue.full_name, **_names(message), code=message.code, body=body)
+        reader.delete(message)
+
+    _change(queue, ids, code, "Delete {} permanently?", "deleted", delete)
+
+
+def _names(message: DeadLetterMessage) -> dict[str, str]:
+    return {"message_id": message.message_id, "request_id": message.request_id}
+
+
+def _change(
+    queue: DeadLetterQueueName,
+    ids: list[str] | None,
+    codes: list[str] | None,
+    question: str,
+    verb: str,
+    act: Callable[[DeadLetterQueueReader, DeadLetterMessage], None],
+    limit: int | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Act on the messages with these ids, of these codes, or on all. Raises what the exit code states.
+
+    Args:
+        act: raises NotRedrivable for a message that stays.
+    """
+    context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
-    named = _find_unambiguous(reader, ids) if ids else []
-    which = _labels(named) if named else f"all messages of code {', '.join(code or [])}"
-    context.confirm(f"Delete {which} of {queue.full_name} permanently?")
-    choose = of_messages(named) if named else of_codes(code or [])
-    deleted = list[dict[str, Any]]()
-    with closing(reader.sweep()) as batches:
+    named = find_messages(reader, ids) if ids else []
+    refuse_if_ambiguous(named, ids or [])
+    chosen_ids = {each.message_id for each in named}
+    # The size is approximate: 0 may be out of date.
+    expected = len(named) or min(max(reader.size(), len(reader.peek(1).messages)), limit or reader.size())
+    if expected and not dry_run:
+        of_code = f"of code {', '.join(codes)} " if codes else ""
+        which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
+        context.confirm(question.format(f"{which} of {queue.full_name}"))
+    report, done = BulkReport(), list[dict[str, Any]]()
+    with context.out.progress() as progress, closing(reader.sweep()) as batches:
+        task = progress.add_task(queue.full_name, total=expected)
         for message in (message for batch in batches for message in batch):
-            if choose(message) is None:
+            is_chosen = message.message_id in chosen_ids if ids else codes is None or message.code in codes
+            if report.failure or report.handled == limit or not is_chosen:
                 continue
-            body = message.shown_body[:MAX_BODY_AUDITED]
-            names = {"message_id": message.message_id, "request_id": message.request_id}
-            audit("dlq discard", queue=queue.full_name, **names, code=message.code, body=body)
-            reader.delete(message)
-            deleted.append(message.summary())
-    unread = None if named else reader.unread()
-    text = [f"{queue.full_name}: {count(len(deleted), 'message')} deleted.", *([f"{unread.text}."] if unread else [])]
-    context.out.result({"queue": queue.value, "deleted": deleted, "unread": _unread_dict(unread)}, text)
-    if not deleted and unread:
-        raise CommandFailed("nothing was deleted, since no message could be read that was to be deleted")
-    if not deleted:
-        raise NotFound(f"{queue.full_name} has no such message. List the messages with: {next_step('dlq list', queue)}")
-    _raise_if_missing(named, deleted)
-
-
-def _find_unambiguous(reader: DeadLetterQueueReader, ids: list[str]) -> list[DeadLetterMessage]:
-    messages = find_messages(reader, ids)
-    refuse_if_ambiguous(messages, ids)
-    return messages
+            one = Chosen(message.process, message.message_id, message.label)
+            try:
+                act(reader, message)
+                report.done.append(one)
+                done.append({"label": message.label, **message.summary()})
+                if message.had_token:
+                    done[-1] |= {FIELD: "removed"}
+            except NotRedrivable as error:
+                report.left.append((one, str(error)))
+            except (BotoCoreError, ClientError) as error:
+                report.failure = failure_text(error)
+            progress.update(task, completed=report.handled)
+    unread = None if named or report.handled == limit else reader.unread()
+    left = [{"message_id": one.execution, "label": one.request_id, "why": why} for one, why in report.left]
+    data = {"queue": queue.value, "dry_run": dry_run, "done": done, "left": left, "unread": _unread_dict(unread)}
+    was = f"would be {verb}" if dry_run else verb
+    lines = [f"{was}: {one['label']}" + "  without its task_token" * (FIELD in one) for one in done]
+    lines += [*reasons(report.left), *([f"{unread.text}."] if unread else [])]
+    lines.append(f"{queue.full_name}: {count(len(done), 'message')} {was}, {len(left)} left.")
+    context.out.result(data, lines)
+    if not report.handled and not report.failure and unread:
+        raise CommandFailed(f"nothing was {verb}: no such message could be read")
+    if not report.failure and report.handled < (len(named) or bool(codes)):
+        raise NotFound(
+            f"{queue.full_name} has no such message any more. List them with: {next_step('dlq list', queue)}"
+        )
+    report.raise_for_outcome(expected, verb, noun="message")
 
 
 def _labels(messages: list[DeadLetterMessage]) -> str:
     return count(len(messages), "message") + f" ({', '.join(message.label for message in messages)})"
-
-
-def _redrive(
-    context: CommandContext,
-    reader: DeadLetterQueueReader,
-    choose: Selection,
-    dry_run: bool,
-    limit: int | None,
-    expected: int,
-) -> RedriveReport:
-    report = RedriveReport()
-    known = SlotControl(context.stack).processes.all() if reader.queue.has_requests else ()
-    processes = {name_of(one): one for one in known}
-    with context.out.progress() as progress, closing(reader.sweep()) as batches:
-        task = progress.add_task(reader.queue.full_name, total=expected)
-        for batch in batches:
-            planned: list[Redrive] = []
-            for message in batch:
-                why = choose(message)
-                if why is None or (limit is not None and report.handled + len(planned) >= limit):
-                    continue
-                try:
-                    if why:
-                        raise NotRedrivable(why)
-                    planned.append(plan(message, processes))
-                except NotRedrivable as error:
-                    report.skip(message, str(error))
-            if planned and not dry_run:
-                audit("dlq redrive", queue=reader.queue.full_name, sent=[_for_audit(one) for one in planned])
-            for one in planned:
-                _send_and_delete(context, reader, one, dry_run, report)
-                progress.update(task, completed=report.handled)
-            if limit is not None and report.handled >= limit:
-                break
-    return report
-
-
-def _for_audit(one: Redrive) -> dict[str, Any]:
-    keys = ("message_id", "request_id", "process", "attempt")
-    return {key: value for key, value in one.summary().items() if key in keys}
-
-
-def _send_and_delete(
-    context: CommandContext, reader: DeadLetterQueueReader, one: Redrive, dry_run: bool, report: RedriveReport
-) -> None:
-    sent = False
-    try:
-        if not dry_run:
-            send(context.stack, one)
-            sent = True
-            reader.delete(one.dlq_message)
-    except (BotoCoreError, ClientError) as error:
-        not_deleted = "it was sent, but not deleted: redrive it again, which has no second effect"
-        report.failed.append({**one.summary(), "error": f"{not_deleted if sent else 'it was not sent'} ({error})"})
-        return
-    report.redriven.append(one.summary())
-
-
-def _raise_for_outcome(
-    report: RedriveReport, named: list[DeadLetterMessage], unread: UnreadSource | None, codes: list[str]
-) -> None:
-    if report.failed:
-        raise CommandFailed(
-            f"{count(len(report.failed), 'message')} not redriven, {len(report.redriven)} redriven: run this again"
-        )
-    if named:
-        _raise_if_missing(named, [*report.redriven, *report.skipped])
-    if named and report.skipped:
-        raise CommandRefused("not sent: " + "; ".join(f"{one['request_id']}: {one['why']}" for one in report.skipped))
-    if report.redriven:
-        return
-    if report.skipped:
-        raise CommandRefused(f"nothing was sent: {count(len(report.skipped), 'message')} left, for the reasons above")
-    if unread:
-        raise CommandFailed("nothing was sent, since no message could be read that was to be sent")
-    if codes:
-        raise NotFound(f"there is no message of code {', '.join(codes)}")
-
-
-def _raise_if_missing(named: list[DeadLetterMessage], handled: list[dict[str, Any]]) -> None:
-    by_id = {message["message_id"] for message in handled}
-    if missing := [one.label for one in named if one.message_id not in by_id]:
-        raise NotFound(
-            f"no message of {', '.join(missing)} found any more. Another command may be reading it: run this again"
-        )
-
-
-def _report_lines(
-    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: UnreadSource | None
-) -> Iterator[str]:
-    verb = "would be sent" if dry_run else "sent"
-    for message in report.redriven:
-        token = "  without its task_token: no caller is answered" * (FIELD in message)
-        yield f"{verb}: {_name(message)}, attempt {message['attempt']}{token}"
-    for message in report.skipped:
-        yield f"left: {_name(message)}  {message['code']}: {message['why']}"
-    for message in report.failed:
-        yield f"failed: {_name(message)}  {message['error']}"
-    if unread:
-        yield f"{unread.text}."
-    elif not report.handled:
-        yield f"{queue.full_name} has no message to send again."
-        return
-    yield (
-        f"{queue.full_name}: {count(len(report.redriven), 'message')} {verb} again, {len(report.skipped)} left, "
-        f"{len(report.failed)} failed."
-    )
-
-
-def _name(message: dict[str, Any]) -> str:
-    """The request of a message; the message, if it has no request id."""
-    return str(message["request_id"] or message["message_id"])
 
 
 def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], limit: int) -> None:
