@@ -48,7 +48,7 @@ def kill_after(client: Any, operation: str) -> None:
     _hook(client, "after-call", operation, Killed(), 1)
 
 
-def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any], operation: str = "UpdateItem") -> None:
+def before_write(client: Any, *acts: Callable[[dict[str, Any]], Any], operation: str = "UpdateItem") -> None:
     """Call the first act, with the parameters of the call, just before the next UpdateItem; then the second, and so on.
 
     No act is called before the updates that an act makes.
@@ -64,14 +64,23 @@ def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any], operatio
             left.pop(0)(dict(params))
             acting[0] = False
 
-    dynamodb.meta.events.register(f"before-parameter-build.dynamodb.{operation}", before)
+    service = client.meta.service_model.service_name
+    client.meta.events.register(f"before-parameter-build.{service}.{operation}", before)
 
 
-def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **parameters: Any) -> None:
+def refuse(
+    client: Any,
+    operation: str,
+    code: str,
+    times: int = 1,
+    retry_attempts: int = 0,
+    message: str = "refused",
+    **parameters: Any,
+) -> None:
     """Refuse the call with this error code, without effect. `parameters` are added to the answer."""
     response: Any = {
         **parameters,
-        "Error": {"Code": code, "Message": f"refused with {code}"},
+        "Error": {"Code": code, "Message": f"{message} with {code}"},
         "ResponseMetadata": {"RetryAttempts": retry_attempts},
     }
     _hook(client, "before-call", operation, ClientError(response, operation), times)

@@ -23,7 +23,7 @@ from slotkeeper.slots import run_report
 from tests.support.boundary import note_parameters
 from tests.support.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
 from tests.support.in_process_aws import InProcessAws
-from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
 from tests.unit.conftest import CODE, CONTEXT
 
 ENVIRONMENT = (
@@ -31,13 +31,11 @@ ENVIRONMENT = (
     | OF_THE_WORKER
     | {
         "SLOT_TABLE_NAME": SLOTS,
-        "SETTLED_TABLE_NAME": SETTLED,
         "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
         "REQUEST_TABLE_NAME": REQUESTS,
         "DISPATCH_QUEUE_URL": "https://sqs/bells",
         "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
-        "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
-        "ENDING_QUEUE_URL": "https://sqs/status-events",
+        "ENDING_QUEUE_URL": "https://sqs/endings",
         "TOKEN_TABLE_NAME": TOKENS,
         "SEEN_SIGNATURE_TABLE_NAME": SEEN,
         "SIGNING_KEY_SECRET": "signing",

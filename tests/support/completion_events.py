@@ -47,7 +47,7 @@ class Bus:
         self.refuse_next: list[str] = []
         self.calls = 0
         client.meta.events.register("before-parameter-build.events.PutEvents", note_parameters)
-        client.meta.events.register_last("before-call.events.PutEvents", self._answer)
+        client.meta.events.register_last("before-call", self._answer)  # after the hooks of a test
 
     def _answer(self, context: dict[str, Any], **_: Any) -> Any:
         self.calls += 1

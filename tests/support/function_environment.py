@@ -14,6 +14,8 @@ OF_SLOTS = {
     "EVENT_BUS_NAME": "default",
     "GRACE_SECONDS": "120",
     "CHECK_GAP_SECONDS": "30",
+    "REQUEST_RETENTION_DAYS": "30",
+    "FAILED_RETENTION_DAYS": "90",
     "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
     "STACK_NAME": "slotkeeper",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",

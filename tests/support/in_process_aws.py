@@ -42,7 +42,6 @@ class InProcessAws:
         self.published: list[Parameters] = []
         self.executions: dict[str, Parameters] = {}
         self.children: dict[str, Parameters] = {}  # executions of other state machines than the workflow, by ARN
-        self.history: list[Parameters] = []  # of each execution
         self.answers: list[Parameters] = []  # to callers
         self.jobs: dict[str, Parameters] = {"job": {"Name": "job"}}
         self.runs: list[Parameters] = []
@@ -159,9 +158,6 @@ class InProcessAws:
 
     def _DescribeStateMachine(self, _: Parameters) -> Parameters:
         return {"type": "STANDARD"}
-
-    def _GetExecutionHistory(self, _: Parameters) -> Parameters:
-        return {"events": self.history}
 
     def _SendTaskSuccess(self, parameters: Parameters) -> Parameters:
         assert 1 <= len(parameters["taskToken"]) <= 2048

@@ -10,7 +10,7 @@ from botocore import xform_name
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import freeze, thaw
 
-SLOTS, SETTLED, TOKENS, SEEN, LEDGER = "slots", "settled", "tokens", "signatures", "ledger"
+SLOTS, TOKENS, SEEN, LEDGER = "slots", "tokens", "signatures", "ledger"
 REQUESTS, DOWNSTREAMS = "requests", "downstreams"
 
 Item = dict[str, Any]

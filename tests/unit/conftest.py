@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import backoff._sync
@@ -18,31 +18,35 @@ import pytest
 from dev.tools.function_folders import code_folders
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.events import CompletionEvents
-from slotkeeper.slots.callers import CallerAnswers, Callers
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.dispatch import Report, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell, Doorbell
-from slotkeeper.slots.endings import Endings
+from slotkeeper.slots.ending_queue import EndingQueue
+from slotkeeper.slots.endings import Endings, Retention
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.notices import FailureNotices
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
-from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import Delivery, Request, parse_request, process_of_execution
 from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.starts import ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.simulation.aws.dynamodb import INDEXES
+from tests.support.boundary import passed_values
+from tests.support.completion_events import Bus
 from tests.support.function_environment import OF_SLOTS, read_again
 from tests.support.in_process_aws import InProcessAws
 from tests.support.prepared_account import prepared_account
@@ -62,6 +66,8 @@ QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012"
 GRACE = 120
 CHECK_GAP = 30
 CONTEXT = invocation(28.0)
+RETENTION = Retention(succeeded=30 * 86400, failed=90 * 86400)
+SERVICES = ("dynamodb", "sqs", "stepfunctions", "glue", "events", "sns")
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +89,11 @@ class Account:
     """The account's clients and names, with a dispatch, a janitor and the handler of status events.
 
     Nothing sleeps: `slept` has the seconds.
+
+    Attributes:
+        answers: those that callers have received: the token, then the output, or error and cause.
+        notices: the notifications that were tried.
+        counted: the metrics of the sender of ends.
     """
 
     dynamodb: Any
@@ -90,14 +101,14 @@ class Account:
     stepfunctions: Any
     glue: Any
     events: Any
+    sns: Any
     slot_table: str
     request_table: str
-    settled_table: str
     queue_url: str
     dead_letter_url: str
     dispatch_url: str
-    failed_url: str
-    status_event_url: str
+    ending_url: str
+    topic: str
     workflow_arn: str
 
     now = NOW
@@ -109,7 +120,7 @@ class Account:
         self.grants = Grants(self.dynamodb, self.slot_table)
         self.requests = RequestTable(self.dynamodb, self.request_table, self.slot_table)
         self.rows = RequestRows(self.dynamodb, self.request_table)
-        self.requeues = Requeues(self.dynamodb, self.request_table, self.slot_table)
+        self.requeues = Requeues(self.dynamodb, self.request_table, self.slot_table, RETENTION.succeeded)
         self.doorbell = Doorbell(self.sqs, self.dispatch_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.children = Children(self.stepfunctions)
@@ -123,40 +134,40 @@ class Account:
             clock=lambda: self.now,
             sleep=self.slept.append,
         )
-        callers = Callers(self.stepfunctions)
-        published = CompletionEvents(self.events, "default", "slotkeeper", on_unsent=print, clock=lambda: self.now)
+        self.answers: list[tuple[str, ...]] = []
+        self.receive_answers_of(self.stepfunctions)
+        self.bus, self.unsent, self.counted = Bus(self.events), list[str](), list[str]()
+        self.notices = passed_values(self.sns, "Publish", "Message")
+        published = CompletionEvents(
+            self.events, "default", "slotkeeper", on_unsent=self.unsent.append, clock=lambda: self.now
+        )
         self.endings = Endings(
-            self.dynamodb, self.request_table, lambda: callers, RequestEvents(published, self.request_table)
+            self.dynamodb,
+            self.request_table,
+            Callers(self.stepfunctions),
+            RequestEvents(published, self.request_table, "dead.fifo"),
+            FailureNotices(self.sns, self.topic),
+            RETENTION,
+            self.execution_arn,
+            lambda: self.now,
+            count=self.counted.append,
         )
+        self.ending_queue = EndingQueue(self.sqs, self.ending_url)
+        self.outcomes = Outcomes(self.dynamodb, self.request_table)
         self.settlement = Settlement(
-            self.workflow,
-            FailedRequestQueue(self.sqs, self.failed_url),
-            SettlementTable(self.dynamodb, self.settled_table),
-            GRACE,
-            clock=lambda: self.now,
-            answers=CallerAnswers(callers, self.workflow, self.children, self._token_of),
-            requests=self.requests,
-            rows=self.rows,
-            requeues=self.requeues,
-            doorbell=self.doorbell,
+            self.workflow, self.children, self.outcomes, self.requeues, self.doorbell, lambda: self.now
         )
-        self.new_janitor()
+        dead = DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now)
         self.closed_executions = ClosedExecutions(
             self.slots,
+            self.rows,
             self.doorbell,
             self.workflow,
             self.settlement,
-            DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now),
+            dead,
+            self.endings,
             lambda: self.now,
         )
-
-    def _token_of(self, execution: str) -> str:
-        return self.rows.task_token(process_of_execution(execution), execution)
-
-    def new_janitor(self) -> None:
-        """Replace the janitor's container: its memory is empty."""
-        self.settlement.memory = type(self.settlement.memory)()
-        self.settlement.settled = SettlementTable(self.dynamodb, self.settled_table)
         self.janitor = Janitor(
             slots=self.slots,
             processes=self.processes,
@@ -173,34 +184,43 @@ class Account:
             sleep=self.slept.append,
         )
 
+    def receive_answers_of(self, client: Any) -> None:
+        """Let the answers that a client of Step Functions gives to callers arrive, which moto refuses."""
+
+        def receive(model: Any, params: Any, **_: Any) -> Any:
+            if model.name not in ("SendTaskSuccess", "SendTaskFailure"):
+                return None
+            self.answers.append(tuple(json.loads(params["body"]).values()))
+            return SimpleNamespace(status_code=200), {}
+
+        client.meta.events.register_last("before-call", receive)  # after the hooks of a test
+
     def run_at(self, now: float) -> RunReport:
         self.now = now
         return self.janitor.run()
 
-    def event_at(self, execution: str, now: float, redrives: int = 0) -> tuple[int | None, RunReport]:
+    def event_at(self, execution: str, now: float, status: str = "ABORTED") -> tuple[int | None, RunReport]:
         """Handle one receive of a status event. Returns the seconds until the next receive, and the report."""
         self.now = now
         report = RunReport()
-        return self.closed_executions.handle(execution, redrives, report), report
+        return self.closed_executions.handle(execution, status, report), report
 
-    def status_event(self, execution: str) -> str:
-        """Send an execution's status event and receive it. Returns the receipt handle."""
-        body = json.dumps({"detail": {"name": execution}})
-        self.sqs.send_message(QueueUrl=self.status_event_url, MessageBody=body)
-        received = self.sqs.receive_message(QueueUrl=self.status_event_url)["Messages"]
-        return str(received[0]["ReceiptHandle"])
+    def ending(self, body: Item) -> dict[str, Any]:
+        """Send a message to EndingQueue and receive it, as the event source mapping delivers it."""
+        self.sqs.send_message(QueueUrl=self.ending_url, MessageBody=json.dumps(body))
+        (received,) = self.sqs.receive_message(QueueUrl=self.ending_url)["Messages"]
+        return record(received["Body"]) | {"receiptHandle": received["ReceiptHandle"]}
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             "SLOT_TABLE_NAME": self.slot_table,
             "REQUEST_TABLE_NAME": self.request_table,
-            "SETTLED_TABLE_NAME": self.settled_table,
             "WORKFLOW_ARN": self.workflow_arn,
             "DISPATCH_QUEUE_URL": self.dispatch_url,
             "REQUEST_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
-            "FAILED_REQUEST_QUEUE_URL": self.failed_url,
-            "ENDING_QUEUE_URL": self.status_event_url,
+            "ENDING_QUEUE_URL": self.ending_url,
+            "FAILURE_TOPIC_ARN": self.topic,
         }
 
     # Requests
@@ -223,10 +243,28 @@ class Account:
         assert row is not None
         return row
 
+    def raw_row(self, execution: str) -> Item:
+        """The row of a request of `p`."""
+        key = {"process_name": {"S": "p"}, "execution": {"S": execution}}
+        row: Item = self.dynamodb.get_item(TableName=self.request_table, Key=key).get("Item", {})
+        return row
+
+    def set_row(self, execution: str, **attributes: Item) -> None:
+        """Set attributes of the row of a request of `p`."""
+        row = self.raw_row(execution) | attributes
+        self.dynamodb.put_item(TableName=self.request_table, Item=row)
+
     @property
     def states(self) -> dict[str, str]:
         """The state of each row of `p`, by request id and attempt."""
         return {f"{row.request_id}/{row.attempt}": row.state for row in self.rows.rows("p").rows}
+
+    def record(self, execution: str, outcome: str, **more: str) -> None:
+        """Record an outcome, as the workflow does. `more`: the answer of a success, code and cause of a failure."""
+        if outcome == "SUCCEEDED":
+            assert self.outcomes.succeeded("p", execution, self.now, **more)
+        else:
+            assert self.outcomes.failed("p", execution, self.now, **{"code": "Error", "cause": "why"} | more)
 
     # Holders
 
@@ -331,15 +369,15 @@ def bell_record(bell: Bell, message_id: str = "m1") -> dict[str, Any]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     with prepared_account(_resources) as names:
-        clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "glue", "events")}
-        yield Account(**clients, **names)
+        clients = {name: shared_client(name) for name in SERVICES}
+        topic = clients["sns"].create_topic(Name="failures")["TopicArn"]  # moto's topics cannot be prepared
+        yield Account(**clients, **names, topic=topic)
 
 
 def _resources() -> dict[str, str]:
     """Create the account's resources, and the process `p`; return their names."""
     dynamodb, sqs, stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-    for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
-        create_table(dynamodb, table, key)
+    create_table(dynamodb, "slots", "process_name")
     create_table(dynamodb, "requests", "process_name", "execution", INDEXES["requests"])
     Processes(dynamodb, "slots", lambda: NOW).create("p", 1, "job")
     fifo = {"FifoQueue": "true"}
@@ -351,12 +389,10 @@ def _resources() -> dict[str, str]:
     return {
         "slot_table": "slots",
         "request_table": "requests",
-        "settled_table": "settled",
         "queue_url": sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
         "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
         "dispatch_url": sqs.create_queue(QueueName="dispatch")["QueueUrl"],
-        "failed_url": sqs.create_queue(QueueName="failed")["QueueUrl"],
-        "status_event_url": sqs.create_queue(QueueName="status-events")["QueueUrl"],
+        "ending_url": sqs.create_queue(QueueName="endings")["QueueUrl"],
         "workflow_arn": machine["stateMachineArn"],
     }
 

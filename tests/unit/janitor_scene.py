@@ -1,4 +1,4 @@
-"""A process with a holder, for the tests of the janitor: of a Glue job, of a child execution, with a waiting caller."""
+"""A process with a holder, for the tests of the janitor: of a Glue job, or of a child execution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper.slots.request_table import Outcome
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account
@@ -19,10 +18,15 @@ REQUEST = {"process": "p", "request_id": "order-1", "input": {"day": "monday"}}
 
 
 class JanitorScene:
-    """A process with one slot, the execution that holds it, and Glue as a list of job runs."""
+    """A process with one slot, the execution that holds it, and Glue as a list of job runs.
 
-    def __init__(self, account: Account) -> None:
+    Args:
+        token: of the caller that waits for the end of its request.
+    """
+
+    def __init__(self, account: Account, token: str = "") -> None:
         self.account = account
+        self.request = REQUEST | ({"task_token": token} if token else {})
         self.runs: list[dict[str, Any]] = []
         self.stopped: list[str] = []
         self.job_exists = True
@@ -31,7 +35,7 @@ class JanitorScene:
         self.check_takes = 0.0
         self.stopping_is_denied = False
         self.endless = False  # each page of runs has a next page
-        self.execution = execution_name("p", "order-1", 1)
+        self.execution = execution_name("p", "order-1", 1, caller_of(token))
         account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
         account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
 
@@ -60,7 +64,7 @@ class JanitorScene:
 
     def reserve(self) -> None:
         """Queue the request and start its execution, without its confirm."""
-        self.account.accept({"process": "p", "request_id": "order-1"})
+        self.account.accept(self.request)
         assert self.execution in self.account.dispatch().started
 
     def abort(self, at: float = NOW) -> None:
@@ -69,8 +73,8 @@ class JanitorScene:
         self._stopped_at, self._redrives = at, 0
         self.account.stepfunctions.meta.events.register("after-call.stepfunctions", self._set_dates)
 
-    def abort_again(self, at: float) -> None:
-        """Abort the execution again, as after a redrive, which moto does not have."""
+    def end_again(self, at: float) -> None:
+        """End the execution again, as after a redrive, which moto does not have."""
         self._stopped_at, self._redrives = at, self._redrives + 1
 
     def fail(self, error: str, cause: str = "") -> None:
@@ -81,6 +85,11 @@ class JanitorScene:
                 parsed.update(status="FAILED", error=error, cause=cause)
 
         self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", failed)
+
+    def release(self, outcome: str = "FAILED") -> None:
+        """Record the outcome and free the slot, as the workflow does."""
+        self.account.record(self.execution, outcome)
+        self.account.free(self.execution)
 
     def _set_dates(self, parsed: Any, **_: Any) -> None:
         for execution in [parsed, *parsed.get("executions", [])]:
@@ -110,8 +119,8 @@ class ChildScene(JanitorScene):
         refused: the ARN of a state machine for which each call is denied.
     """
 
-    def __init__(self, account: Account, **settings: Any) -> None:
-        super().__init__(account)
+    def __init__(self, account: Account, token: str = "", **settings: Any) -> None:
+        super().__init__(account, token)
         self.children: dict[str, dict[str, Any]] = {}
         self.stops: list[str] = []
         self.calls: list[tuple[str, str]] = []
@@ -175,72 +184,6 @@ class ChildScene(JanitorScene):
     def no_child(self) -> None:
         """Step Functions knows no child execution."""
         self.children.clear()
-
-
-class CallerScene(ChildScene):
-    """The scene of a child execution, whose request has a task token.
-
-    Attributes:
-        answers: the answers that callers received: token, then output, or error and cause.
-        refusal: the error code with which Step Functions refuses answers; "" for none.
-        history: the events of the workflow's execution.
-        seen: when an answer was given: whether the slot was held, the state of the request, and the number of kept
-            requests.
-    """
-
-    def __init__(self, account: Account, **settings: Any) -> None:
-        self.answers: list[tuple[str, ...]] = []
-        self.refusal = ""
-        self.history: list[dict[str, Any]] = []
-        self.history_fails = False
-        self.reads_of_history = 0
-        self.seen: list[tuple[bool, str, int]] = []
-        super().__init__(account, **settings)
-        self.execution = execution_name("p", "order-1", 1, caller_of(TOKEN))
-
-    def answer_calls_of(self, client: Any) -> None:
-        super().answer_calls_of(client)
-        events = client.meta.events
-        events.register("before-call.stepfunctions.SendTaskSuccess", self._receive)
-        events.register("before-call.stepfunctions.SendTaskFailure", self._receive)
-        events.register("before-call.stepfunctions.GetExecutionHistory", self._read_history)
-
-    def _receive(self, params: Any, **_: Any) -> Any:
-        given = json.loads(params["body"])
-        kept = len(self.account.messages(self.account.failed_url))
-        is_held = self.execution in self.account.item().holders
-        row = self.account.rows.row("p", self.execution)
-        self.seen.append((is_held, row.state if row else "", kept))
-        if self.refusal:
-            # The message of a real error may repeat the token.
-            return http(400), {"Error": {"Code": self.refusal, "Message": f"refused {given['taskToken']}"}}
-        self.answers.append(tuple(given.values()))
-        return http(200), {}
-
-    def _read_history(self, params: Any, **_: Any) -> Any:
-        self.reads_of_history += 1
-        if self.history_fails:
-            return http(400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
-        asked = json.loads(params["body"])
-        events = self.history[::-1] if asked["reverseOrder"] else self.history
-        return http(200), {"events": events[: asked["maxResults"]]}
-
-    def reserve(self) -> None:
-        self.account.accept(REQUEST | {"task_token": TOKEN})
-        assert self.execution in self.account.dispatch().started
-
-    def release(self, outcome: Outcome = "FAILED") -> None:
-        """Record the outcome and free the slot, as the workflow does before it answers."""
-        self.account.requests.record("p", self.execution, outcome, self.account.now)
-        self.account.free(self.execution)
-
-    def could_not_answer(self, cause: str, **parameters: str) -> None:
-        """Let the workflow have ended as AnswerFailed. `parameters`: of the call that failed."""
-        self.release("SUCCEEDED" if cause.startswith("SUCCEEDED") else "FAILED")
-        scheduled = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN} | parameters)}}
-        asked = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN})}}
-        self.history += [asked, scheduled, {"taskFailedEventDetails": {"error": "Sfn.ThrottlingException"}}]
-        self.fail("AnswerFailed", cause)
 
 
 def http(status: int) -> Any:

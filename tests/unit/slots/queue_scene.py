@@ -7,25 +7,30 @@ from typing import Any
 
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.events import CompletionEvents
-from slotkeeper.slots.callers import AnswerOutcome, Callers
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.dispatch import Report, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, accept
+from slotkeeper.slots.notices import FailureNotices
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_events import RequestEvents
-from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.request_table import FAILURES, RequestTable
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.starts import ReservationStarter, Starts
+from slotkeeper.slots.targets import execution_arn
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import Refusal
 from tests.support.quick_clients import shared_client
-from tests.unit.conftest import NOW, in_turn
+from tests.unit.conftest import NOW, RETENTION, in_turn
 
 AGE = 32.0
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"
+TOPIC = "arn:aws:sns:us-east-1:123456789012:failures"
 
 
 class QueueAccount(InProcessAws):
@@ -34,6 +39,7 @@ class QueueAccount(InProcessAws):
     Attributes:
         start_errors: name of an execution -> the error code that StartExecution answers with.
         unread: names of rows that BatchGetItem leaves unprocessed.
+        unread_once: the same, of the next BatchGetItem that is asked for them.
         made: the name of each operation, in order.
     """
 
@@ -41,6 +47,7 @@ class QueueAccount(InProcessAws):
         super().__init__()
         self.start_errors: dict[str, str] = {}
         self.unread: set[str] = set()
+        self.unread_once: set[str] = set()
         self.made: list[str] = []
 
     def answer(self, model: Any, parameters: Item) -> Any:
@@ -54,7 +61,8 @@ class QueueAccount(InProcessAws):
 
     def _BatchGetItem(self, parameters: Item) -> Item:
         wanted = parameters["RequestItems"]["requests"]
-        left = [key for key in wanted["Keys"] if key["execution"]["S"] in self.unread]
+        left = [key for key in wanted["Keys"] if key["execution"]["S"] in self.unread | self.unread_once]
+        self.unread_once -= {key["execution"]["S"] for key in left}
         read = {**wanted, "Keys": [key for key in wanted["Keys"] if key not in left]}
         answer = self.tables.perform("BatchGetItem", {"RequestItems": {"requests": read}}) if read["Keys"] else {}
         unprocessed = {"requests": {**wanted, "Keys": left}} if left else {}
@@ -67,11 +75,12 @@ class QueueScene:
     def __init__(self, limit: int = 1) -> None:
         self.aws = QueueAccount()
         self.dynamodb, self.sqs, self.stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-        events = shared_client("events")
-        for client in (self.dynamodb, self.sqs, self.stepfunctions, events):
+        self.events, self.sns = map(shared_client, ("events", "sns"))
+        for client in (self.dynamodb, self.sqs, self.stepfunctions, self.events, self.sns):
             self.aws.answer_calls_of(client)
         self.grants = Grants(self.dynamodb, "slots")
         self.rows = RequestTable(self.dynamodb, "requests", "slots")
+        self.outcomes = Outcomes(self.dynamodb, "requests")
         self.now = NOW
         self.slept: list[float] = []
         self.left = float("inf")
@@ -90,16 +99,23 @@ class QueueScene:
             jitter=lambda _, high: high,
             seconds_left=lambda: self.left,
         )
-        self.callers = Callers(self.stepfunctions)
-        self.published: list[tuple[RequestRow, AnswerOutcome | None]] = []
-        published = CompletionEvents(events, "default", "slotkeeper", on_unsent=print)
+        self.published: list[RequestRow] = []
+        self.counted: list[str] = []
+        self.unsent: list[str] = []
+        published = CompletionEvents(self.events, "default", "slotkeeper", on_unsent=self.unsent.append)
         self.endings = Endings(
             self.dynamodb,
             "requests",
-            lambda: self.callers,
-            RequestEvents(published, "requests"),
-            lambda row, answered: self.published.append((row, answered)),
+            Callers(self.stepfunctions),
+            RequestEvents(published, "requests", "dead.fifo"),
+            FailureNotices(self.sns, TOPIC),
+            RETENTION,
+            lambda name: execution_arn(MACHINE, name),
+            lambda: self.now,
+            self.published.append,
+            self.counted.append,
         )
+        self.ending_queue = EndingQueue(self.sqs, "https://sqs/endings")
         self.put_process(slot_limit=number(limit))
 
     # The process
@@ -166,9 +182,18 @@ class QueueScene:
     def row(self, execution: str) -> Item:
         return self.aws.tables.item("requests", f"p\n{execution}")
 
+    def record(self, execution: str, outcome: str, at: float = NOW, **more: str) -> bool:
+        """Record an outcome of a request of `p`. `more`: the answer of a success, code and cause of a failure."""
+        if outcome == "SUCCEEDED":
+            return self.outcomes.succeeded("p", execution, at, **more)
+        return self.outcomes.failed("p", execution, at, **{"code": "Error", "cause": "why"} | more)
+
     def end(self, execution: str, state: str) -> None:
-        """End a row, as the workflow or an operator does."""
-        row = {name: value for name, value in self.row(execution).items() if name not in ("place", "deadline")}
+        """Give a row a state. Its end, if it has one, is published."""
+        gone = {"place", "deadline"} | (set() if state in ("QUEUED", "STARTED") else {"open", "task_token"})
+        row = {name: value for name, value in self.row(execution).items() if name not in gone}
+        row |= {"ended": number(NOW)} if "open" in gone else {}
+        row |= {"failed": number(NOW)} if state in FAILURES else {}
         self.aws.tables.put("requests", row | {"state": {"S": state}})
 
     @property
@@ -189,6 +214,11 @@ class QueueScene:
     def rings(self) -> list[tuple[Item, int]]:
         """The body and the delay of each ring so far."""
         return [(json.loads(sent["MessageBody"]), sent["DelaySeconds"]) for sent in self.aws.sent_to("bells")]
+
+    @property
+    def to_publish(self) -> list[Item]:
+        """The bodies of the messages to EndingQueue so far."""
+        return [json.loads(sent["MessageBody"]) for sent in self.aws.sent_to("endings")]
 
     @property
     def ran(self) -> list[str]:

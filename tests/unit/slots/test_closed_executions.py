@@ -1,34 +1,69 @@
-"""The status event of a failed workflow: after two checks its request is settled and its slot freed."""
+"""Status events: a success is published; another end is settled after two checks, its slot freed, and published."""
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item
-from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, MAX_WAIT_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.settlement import CLAIM_SECONDS
-from tests.support.boundary import Killed, kill_before, passed_values, refuse
-from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account, Load
+from slotkeeper.slots.request_table import Leaving
+from tests.support.boundary import Calls, Killed, before_write, passed_values, refuse
+from tests.unit.conftest import CHECK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased
-from tests.unit.work_account import invocation, record
+from tests.unit.work_account import invocation
 
+TOKEN = "AAAA-the-token-of-the-caller"
 SOON = NOW + 1
 FIRST = NOW + CHECK_GAP
 SECOND = FIRST + CHECK_GAP
 
 
-def _receives(scene: JanitorScene, *moments: float) -> list[int | None]:
-    return [scene.account.event_at(scene.execution, moment)[0] for moment in moments]
+def _receives(scene: JanitorScene, *moments: float, status: str = "ABORTED") -> list[int | None]:
+    return [scene.account.event_at(scene.execution, moment, status)[0] for moment in moments]
 
 
-def _kept(scene: JanitorScene) -> list[dict[str, Any]]:
-    return [message["MessageAttributes"] for message in scene.account.messages(scene.account.failed_url)]
+def _published(scene: JanitorScene) -> list[tuple[str, str]]:
+    """Status and error of each completion event."""
+    return [(event["status"], event.get("error", "")) for event in scene.account.bus.published]
+
+
+# A success
+
+
+def test_a_success_costs_a_read_an_event_and_a_write(scene: JanitorScene) -> None:
+    scene.start()
+    scene.release("SUCCEEDED")
+    account = scene.account
+    made = Calls(account.dynamodb, account.events, account.stepfunctions, account.sqs, account.sns).made
+    assert _receives(scene, SOON, status="SUCCEEDED") == [None]
+    assert (made, _published(scene)) == (["GetItem", "PutEvents", "UpdateItem"], [("SUCCEEDED", "")])
+    assert _receives(scene, SOON, status="SUCCEEDED") == [None]
+    assert len(_published(scene)) == 1
+
+
+@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
+def test_an_end_that_cannot_be_published_is_published_at_the_next_delivery(outcome: str, account: Account) -> None:
+    scene = JanitorScene(account, TOKEN)
+    scene.start()
+    scene.abort()
+    scene.release(outcome)
+    operation = "SendTaskSuccess" if outcome == "SUCCEEDED" else "SendTaskFailure"
+    refuse(account.stepfunctions, operation, "AccessDeniedException")
+    assert _receives(scene, SOON, status=outcome) == [AFTER_FAILURE_SECONDS]
+    assert (account.answers, _published(scene)) == ([], [])
+    assert _receives(scene, SOON + 30, status=outcome) == [None]
+    assert (len(account.answers), len(_published(scene)), account.row(scene.execution).open) == (1, 1, None)
+
+
+# Another end
 
 
 def test_s4_two_checks_after_the_close_free_the_slot_and_ring(aborted: JanitorScene) -> None:
@@ -36,19 +71,27 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_ring(aborted: JanitorSc
     assert aborted.account.rings == []
     assert _receives(aborted, SECOND) == [None]
     assert (aborted.account.item().slots_in_use, aborted.account.rings) == (0, [{"process": "p"}])
+    assert (aborted.account.states, _published(aborted)) == ({"order-1/1": "FAILED"}, [("FAILED", "ABORTED")])
+
+
+def test_the_caller_is_answered_after_the_slot_is_free(account: Account) -> None:
+    """A caller that cannot be answered must not hold a slot."""
+    scene = JanitorScene(account, TOKEN)
+    scene.start()
+    scene.abort()
+    refuse(account.stepfunctions, "SendTaskFailure", "ThrottlingException")
+    assert _receives(scene, SOON, FIRST, SECOND)[-1] == AFTER_FAILURE_SECONDS
+    assert (account.item().slots_in_use, account.answers, account.counted) == (0, [], ["AnswersFailed"])
+    assert _receives(scene, SECOND + 30) == [None]
+    assert account.answers == [(TOKEN, "ABORTED", "The workflow ended with status ABORTED")]
+    assert _published(scene) == [("FAILED", "ABORTED")]
 
 
 def test_the_outcome_is_recorded_before_the_slot_is_free(aborted: JanitorScene) -> None:
     """Otherwise a dispatch could find the queued row of a request whose work has ended, and start it again."""
     account, seen = aborted.account, list[str]()
     # The start may not have been marked: its dispatch died.
-    account.dynamodb.update_item(
-        TableName=account.request_table,
-        Key={"process_name": {"S": "p"}, "execution": {"S": aborted.execution}},
-        UpdateExpression="SET #s = :queued, place = placed",
-        ExpressionAttributeNames={"#s": "state"},
-        ExpressionAttributeValues={":queued": {"S": "QUEUED"}},
-    )
+    account.set_row(aborted.execution, state={"S": "QUEUED"}, place={"S": "0#0#0"})
 
     def before(params: Item, **_: Any) -> None:
         if params["UpdateExpression"] == FREE_UPDATE:
@@ -76,13 +119,28 @@ def test_a_free_slot_of_an_unrecorded_end_outdates_the_plans_made_before(aborted
     assert account.rings == [{"process": "p"}]
 
 
-def test_a_success_that_the_workflow_has_recorded_is_no_failure(aborted: JanitorScene) -> None:
+@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
+def test_an_outcome_that_the_workflow_has_recorded_stays(outcome: str, aborted: JanitorScene) -> None:
     """It was aborted after it released its slot: no holder shows what has run, and the row does."""
-    account = aborted.account
-    account.requests.record("p", aborted.execution, "SUCCEEDED", NOW)
-    account.free(aborted.execution)
+    aborted.release(outcome)
     assert _receives(aborted, SOON) == [None]
-    assert (_kept(aborted), account.row(aborted.execution).state) == ([], "SUCCEEDED")
+    assert _published(aborted) == [(outcome, "Error" if outcome == "FAILED" else "")]
+
+
+@pytest.mark.parametrize("end", ["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"])
+def test_the_event_of_an_execution_whose_request_ended_without_a_start_publishes_its_end(
+    end: Any, account: Account
+) -> None:
+    """Its start may have been uncertain, and its request was cancelled after the reservation was removed."""
+    scene = JanitorScene(account)
+    scene.start()
+    scene.abort()
+    account.free(scene.execution)
+    account.set_row(scene.execution, state={"S": "QUEUED"}, place={"S": "0#0#0"})
+    account.requests.leave("p", [Leaving(scene.execution, end, "Code", "why")], NOW)
+    assert _receives(scene, SOON) == [None]
+    assert account.states == {"order-1/1": end}
+    assert [status for status, _ in _published(scene)] == ["SKIPPED" if end == "SKIPPED" else "DEAD_LETTERED"]
 
 
 def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: JanitorScene) -> None:
@@ -94,7 +152,7 @@ def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: Janito
 def test_s1b_a_check_before_a_redrive_does_not_count(aborted: JanitorScene) -> None:
     """A run that the redrive started shows only in checks after the last end."""
     _receives(aborted, FIRST)
-    aborted.abort_again(at=SECOND)
+    aborted.end_again(at=SECOND)
     assert _receives(aborted, SECOND + CHECK_GAP) == [CHECK_GAP + 1]
     assert aborted.account.item().slots_in_use == 1
 
@@ -126,7 +184,7 @@ def test_a_request_whose_workflow_held_no_slot_is_queued_again(holds: bool, scen
     scene.fail("SlotLost")
     assert _receives(scene, SOON) == [None]
     assert scene.account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
-    assert (_kept(scene), scene.account.item().holders) == ([], {})
+    assert (_published(scene), scene.account.item().holders) == ([], {})
     assert {"process": "p"} in scene.account.rings
     assert list(scene.account.dispatch().started) == [execution_name("p", "order-1", 2)]
 
@@ -148,20 +206,47 @@ def test_a_returned_request_is_returned_once_and_rung_for_at_each_delivery(scene
     assert scene.account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
 
 
-@pytest.mark.parametrize(("run", "state", "kept"), [("SUCCEEDED", "SUCCEEDED", []), ("FAILED", "FAILED", ["FAILED"])])
-def test_the_state_of_the_glue_run_is_the_outcome(run: str, state: str, kept: list[str], aborted: JanitorScene) -> None:
+@pytest.mark.parametrize(("error", "again"), [("SlotLost", ["REDRIVEN", "QUEUED"]), ("RequestFailed", ["FAILED"])])
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_redriven_execution_that_finds_no_slot_queues_its_published_failure_again(
+    is_published: bool, error: str, again: list[str], account: Account
+) -> None:
+    """The redriven attempt's caller has its answer, which is given before if it is still owed."""
+    scene = JanitorScene(account, TOKEN)
+    scene.start()
+    scene.abort()
+    scene.release()
+    if is_published:
+        account.endings.publish("p", [scene.execution])
+    scene.end_again(SOON)
+    scene.fail(error)
+    assert _receives(scene, SOON + 1, status="FAILED") == [None]
+    assert list(account.states.values()) == again
+    assert ([answer[0] for answer in account.answers], _published(scene)) == ([TOKEN], [("FAILED", "Error")])
+    assert not any("task_token" in account.raw_row(row.execution) for row in account.rows.rows("p").rows)
+
+
+def test_a_redriven_execution_that_has_succeeded_replaces_the_failure(aborted: JanitorScene) -> None:
+    aborted.release()
+    assert _receives(aborted, SOON) == [None]
+    aborted.account.record(aborted.execution, "SUCCEEDED")
+    assert _receives(aborted, SOON + 60, status="SUCCEEDED") == [None]
+    assert _published(aborted) == [("FAILED", "Error"), ("SUCCEEDED", "")]
+
+
+@pytest.mark.parametrize(("run", "error"), [("SUCCEEDED", ""), ("FAILED", "ABORTED")])
+def test_the_state_of_the_glue_run_is_the_outcome(run: str, error: str, aborted: JanitorScene) -> None:
     """Its run may have succeeded before the abort: sending the request again would run the work twice."""
     aborted.run(run)
     _receives(aborted, SOON, FIRST, SECOND)
-    assert [each["glue_run_state"]["StringValue"] for each in _kept(aborted)] == kept
     row = aborted.account.row(aborted.execution)
-    assert (row.state, row.error) == (state, "ABORTED" if kept else "")
+    assert (row.state, row.code, _published(aborted)) == (run, error, [(run, error)])
 
 
 def test_while_glue_does_not_answer_nothing_is_settled(aborted: JanitorScene) -> None:
     refuse(aborted.account.glue, "GetJobRuns", "InternalServiceException")
     assert _receives(aborted, SOON) == [AFTER_FAILURE_SECONDS]
-    assert (_kept(aborted), aborted.account.states) == ([], {"order-1/1": "STARTED"})
+    assert (_published(aborted), aborted.account.states) == ([], {"order-1/1": "STARTED"})
 
 
 def test_a_status_event_of_an_execution_with_a_leases_name_frees_no_slot(aborted: JanitorScene) -> None:
@@ -178,32 +263,49 @@ def test_a_malformed_process_is_handled_again(aborted: JanitorScene) -> None:
     assert (again, report.counts["MalformedProcesses"]) == (AFTER_FAILURE_SECONDS, 1)
 
 
-def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(aborted: JanitorScene) -> None:
-    """Each redrive ends again, and an operator may have deleted the first message."""
-    _receives(aborted, SOON, FIRST, SECOND)
-    aborted.abort_again(at=SECOND + 60)
-    aborted.account.event_at(aborted.execution, SECOND + 61, redrives=1)
-    assert len(_kept(aborted)) == 2
+def test_an_event_of_an_execution_that_runs_again_does_nothing(scene: JanitorScene) -> None:
+    scene.start()
+    scene.run("RUNNING")
+    again, report = scene.account.event_at(scene.execution, SOON)
+    assert (again, report.counts, scene.stopped) == (None, {}, [])
+    scene.account.free(scene.execution)
+    assert _receives(scene, SOON) == [None]
+    assert scene.account.states == {"order-1/1": "STARTED"}
 
 
-def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) -> None:
-    """The second delivery arrives after the first has claimed the request and before it has recorded the outcome."""
+def test_of_two_deliveries_at_the_same_time_one_records_and_frees(aborted: JanitorScene) -> None:
     _receives(aborted, SOON, FIRST)
-    kill_before(aborted.account.sqs, "SendMessage")
+    before_write(aborted.account.dynamodb, lambda _: _receives(aborted, SECOND))
+    assert _receives(aborted, SECOND) == [1]
+    assert _receives(aborted, SECOND + 1) == [None]
+    assert (_published(aborted), aborted.account.item().slots_in_use) == ([("FAILED", "ABORTED")], 0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "before"),
+    [("UpdateItem", 1), ("UpdateItem", 2), ("SendMessage", 1), ("PutEvents", 1), ("Publish", 1), ("UpdateItem", 3)],
+    ids=["record", "free", "ring", "event", "notification", "mark"],
+)
+def test_a_delivery_that_dies_before_any_step_is_completed_by_the_next(
+    operation: str, before: int, aborted: JanitorScene
+) -> None:
+    _receives(aborted, SOON, FIRST)
+    account, calls = aborted.account, []
+
+    def die(**_: Any) -> None:
+        calls.append(operation)
+        if len(calls) == before:
+            raise Killed
+
+    client = {"UpdateItem": account.dynamodb, "SendMessage": account.sqs, "PutEvents": account.events}
+    of = client.get(operation, account.sns)
+    of.meta.events.register_first(f"before-call.{of.meta.service_model.service_name}.{operation}", die)
     with pytest.raises(Killed):
         _receives(aborted, SECOND)
-    assert _receives(aborted, SECOND + 1) == [CLAIM_SECONDS]
-    assert (_kept(aborted), aborted.account.item().slots_in_use) == ([], 1)
-    _receives(aborted, SECOND + 1 + CLAIM_SECONDS)
-    assert len(_kept(aborted)) == 1
-
-
-def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(aborted: JanitorScene) -> None:
-    _receives(aborted, SOON)
-    aborted.account.run_at(NOW + GRACE)
-    aborted.account.run_at(NOW + GRACE + CHECK_GAP)
-    refuse(aborted.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
-    assert _receives(aborted, NOW + GRACE + 60) == [None]
+    assert _receives(aborted, SECOND + 1) == [None]
+    assert ({*_published(aborted)}, account.item().slots_in_use) == ({("FAILED", "ABORTED")}, 0)
+    assert account.rings
+    assert account.rows.unpublished("p").rows == []
 
 
 def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene) -> None:
@@ -213,38 +315,95 @@ def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene)
     assert aborted.account.item().holders[aborted.execution].quiet_since is None
 
 
+@pytest.mark.parametrize("name", ["manual", "p-manual", "none-1"])
 @pytest.mark.parametrize("error", ["", "SlotLost"])
-def test_a_manually_started_execution_of_any_name_is_settled(error: str, scene: JanitorScene) -> None:
-    """Its name has no process, and DynamoDB refuses an empty key."""
-    scene.execution = "manual"
-    scene.account.stepfunctions.start_execution(stateMachineArn=scene.account.workflow_arn, name="manual", input="[]")
+def test_a_manually_started_execution_of_any_name_is_done(name: str, error: str, scene: JanitorScene) -> None:
+    """It has no row. A name without a process would be an empty key, which DynamoDB refuses."""
+    scene.execution = name
+    scene.account.stepfunctions.start_execution(stateMachineArn=scene.account.workflow_arn, name=name, input="[]")
     scene.abort()
     if error:
         scene.fail(error)
     assert _receives(scene, SOON) == [None]
-    assert scene.account.settlement.settled.has("manual")
-    assert scene.account.rings == []
+    assert (scene.account.states, _published(scene)) == ({}, [])
+    assert scene.account.rings == [{"process": "p"}] * (name == "p-manual")
+
+
+def test_a_request_of_a_removed_process_is_settled(aborted: JanitorScene) -> None:
+    account = aborted.account
+    account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
+    assert _receives(aborted, SOON) == [None]
+    assert (account.states, _published(aborted)) == ({"order-1/1": "FAILED"}, [("FAILED", "ABORTED")])
 
 
 # The function
 
 
-def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: JanitorScene, load: Load) -> None:
+def _event(scene: JanitorScene, status: str = "ABORTED", first_receive: float = 0) -> dict[str, Any]:
+    made = scene.account.ending({"detail": {"name": scene.execution, "status": status}})
+    made["attributes"]["ApproximateFirstReceiveTimestamp"] = str(int((first_receive or time.time()) * 1000))
+    return made
+
+
+@pytest.mark.parametrize(("age", "comes_again"), [(0, True), (MAX_WAIT_SECONDS + 1, False)], ids=["new", "old"])
+def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap_until_it_is_given_up(
+    age: float, comes_again: bool, scene: JanitorScene, load: Load
+) -> None:
     scene.start()
     scene.abort()
     module = load("ending")
     asked = passed_values(module._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
-    event = record({"detail": {"name": scene.execution, "redriveCount": 0}})
-    event["receiptHandle"] = scene.account.status_event(scene.execution)
-    assert module.handler({"Records": [event]}, invocation()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert asked == [CHECK_GAP + 1]
+    kept = module.handler({"Records": [_event(scene, first_receive=time.time() - age)]}, invocation())
+    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}] * comes_again}
+    assert asked == [CHECK_GAP + 1] * comes_again
 
 
-def test_a_malformed_event_returns_and_is_counted(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_messages_for_which_no_time_is_left_come_again(scene: JanitorScene, load: Load) -> None:
+    scene.start()
+    scene.release("SUCCEEDED")
     module = load("ending")
-    event = record("no event")
-    event["receiptHandle"] = account.status_event("p-1")
-    assert module.handler({"Records": [event]}, invocation())["batchItemFailures"]
+    records = [_event(scene, "SUCCEEDED") | {"messageId": f"m{at}"} for at in range(2)]
+    kept = module.handler({"Records": records}, invocation(20.0))
+    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+
+
+def test_ends_without_an_execution_are_published_by_name_or_by_process(account: Account, load: Load) -> None:
+    names = [account.queue(each) for each in ("a", "b")]
+    account.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
+    module = load("ending")
+    bodies: list[Item] = [{"process": "p", "executions": names[:1]}, {"process": "p"}]
+    left = []
+    for body in bodies:
+        assert module.handler({"Records": [account.ending(body)]}, invocation()) == {"batchItemFailures": []}
+        left.append([name for name, _ in account.rows.unpublished("p").rows])
+    assert left == [names[1:], []]
+
+
+@pytest.mark.parametrize("age", [0, MAX_WAIT_SECONDS + 1])
+def test_what_the_janitor_does_not_repeat_is_never_given_up(age: float, account: Account, load: Load) -> None:
+    refused = {"message_id": "m", "group_id": "p", "code": "InvalidRequest", "reason": "why", "task_token": TOKEN}
+    module = load("ending")
+    refuse(module._stepfunctions, "SendTaskFailure", "ThrottlingException")
+    made = account.ending({"refused": refused})
+    made["attributes"]["ApproximateFirstReceiveTimestamp"] = str(int((time.time() - age) * 1000))
+    assert module.handler({"Records": [made]}, invocation())["batchItemFailures"]
+
+
+def test_an_end_that_cannot_be_handled_returns_and_is_counted(
+    scene: JanitorScene, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.start()
+    scene.release("SUCCEEDED")
+    module = load("ending")
+    refuse(module._dynamodb, "GetItem", "InternalServerError")
+    kept = module.handler({"Records": [_event(scene, "SUCCEEDED")]}, invocation())
+    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert '"JanitorErrors":[1.0]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "body", ["", "junk", [], {}, {"detail": {"name": "p-1"}}, {"detail": 1}, {"refused": {"code": "x"}}, {"process": 1}]
+)
+def test_a_message_of_another_sender_is_deleted(body: Any, account: Account, load: Load) -> None:
+    made = account.ending({}) | {"body": body if isinstance(body, str) else json.dumps(body)}
+    assert load("ending").handler({"Records": [made]}, invocation()) == {"batchItemFailures": []}

@@ -17,7 +17,7 @@ from slotkeeper.slots.intake import (
     digest_of,
 )
 from slotkeeper.slots.request import PRIORITIES, Request, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
@@ -91,8 +91,8 @@ def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) 
     assert send("m1", NOW) == Rejected(FIRST, "TooLarge", "why")
     row = scene.row(FIRST)
     assert (row["state"], row["code"], row["open"]) == ({"S": "REJECTED"}, {"S": "TooLarge"}, number(-NOW))
-    assert row["expires"] == number(int(NOW) + RETENTION_SECONDS)
-    assert not row.keys() & {"place", "deadline", "body"}
+    assert row["ended"] == row["failed"] == number(NOW)
+    assert not row.keys() & {"place", "deadline", "body", "expires"}
     assert send("m1", NOW) == ReceivedAgain(FIRST)
     assert send("m2", NOW) == Rejected(SECOND, "TooLarge", "why")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from slotkeeper.aws.dynamodb import Item
+from slotkeeper.slots.endings import MAX_REASON
+from slotkeeper.slots.outcomes import MAX_CAUSE, MAX_CODE
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
-from slotkeeper.slots.request_table import MAX_CAUSE, MAX_ERROR
 from slotkeeper_cli.write_units import item_bytes
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -47,7 +48,7 @@ def test_the_largest_row_fits() -> None:
     request = Request("p", arguments, wide * 128, weight=99_999, task_token="t" * MAX_TOKEN_CHARACTERS)
     scene.accept(request)
     scene.rows.mark_started("p", request.execution_name, "9" * 19, NOW)
-    scene.rows.record("p", request.execution_name, "FAILED", NOW, wide * MAX_ERROR, wide * MAX_CAUSE)
-    row = scene.row(request.execution_name)
-    assert {"body", "task_token", "error", "cause", "started", "expires"} <= row.keys()
+    scene.record(request.execution_name, "FAILED", code=wide * MAX_CODE, cause=wide * MAX_CAUSE)
+    row = scene.row(request.execution_name) | {"reason": {"S": wide * MAX_REASON}, "expires": A_TIME}
+    assert {"body", "task_token", "code", "cause", "started", "failed"} <= row.keys()
     assert item_bytes(row) < LARGEST_ITEM - SPARE

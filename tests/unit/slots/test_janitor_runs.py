@@ -12,12 +12,12 @@ from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
+DAY = 86400
 
 
 def _holder(state: Any, since: float = NOW, quiet_since: int | None = None) -> Holder:
@@ -44,7 +44,7 @@ LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
         (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CHECK_WORK),
         (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, Verdict.CHECK_WORK),
         (_holder("RUNNING"), None, NOW + 3600, Verdict.ALIVE),
-        (_holder("RUNNING"), None, NOW + 86400, Verdict.CHECK_WORK),
+        (_holder("RUNNING"), None, NOW + DAY, Verdict.CHECK_WORK),
         (LEASE, None, NOW + 10 * 86400, Verdict.ALIVE),
         (LEASE, _execution("ABORTED", NOW), NOW + 10 * 86400, Verdict.ALIVE),
     ],
@@ -56,7 +56,7 @@ def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None,
 def test_the_reservation_of_a_closed_execution_is_freed_after_its_request_is_settled(scene: JanitorScene) -> None:
     scene.reserve()
     scene.abort()
-    refuse(scene.account.sqs, "SendMessage", "InternalError")
+    refuse(scene.account.dynamodb, "UpdateItem", "InternalServerError")
     scene.account.run_at(LATER)
     assert (scene.account.item().slots_in_use, scene.account.states) == (1, {"order-1/1": "STARTED"})
     assert scene.account.run_at(LATER + 60).counts["SlotsReclaimed"] == 1
@@ -67,7 +67,7 @@ def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: Ja
     first = aborted.account.run_at(LATER)
     second = aborted.account.run_at(LATER + CHECK_GAP)
     assert first.counts["SlotsReclaimed"] == 0
-    assert (second.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
+    assert (second.counts["RequestsSettled"], second.counts["SlotsReclaimed"]) == (1, 1)
     assert (aborted.account.item().slots_in_use, aborted.account.states) == (0, {"order-1/1": "FAILED"})
     assert aborted.account.rings == [{"process": "p"}]
 
@@ -102,70 +102,14 @@ def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 0
 
 
-def test_f16_the_request_of_an_aborted_workflow_is_kept(aborted: JanitorScene) -> None:
-    aborted.account.free(aborted.execution)
-    aborted.account.event_at(aborted.execution, NOW + 1)
-    (kept,) = aborted.account.messages(aborted.account.failed_url)
-    assert json.loads(kept["Body"])["request_id"] == "order-1"
-    assert kept["MessageAttributes"]["execution_name"]["StringValue"] == aborted.execution
-    assert kept["MessageAttributes"]["error"]["StringValue"] == "ABORTED"
-
-
-def test_f34_a_settled_execution_expires_after_three_weeks(aborted: JanitorScene) -> None:
-    """TTL is in seconds. An entry that expired before the horizon would let its request be kept again."""
-    aborted.account.free(aborted.execution)
-    aborted.account.event_at(aborted.execution, NOW + 1)
-    (entry,) = aborted.account.dynamodb.scan(TableName=aborted.account.settled_table)["Items"]
-    assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
-
-
-@pytest.mark.parametrize(
-    ("status", "error", "kept"),
-    [
-        ("FAILED", "RequestFailed", 0),
-        ("FAILED", "SlotLost", 0),
-        ("FAILED", "RequestNotKept", 1),
-        ("FAILED", "OutcomeNotRecorded", 1),  # and no run that has succeeded
-        ("ABORTED", "RequestFailed", 1),  # the error of a stop command, and not the workflow's
-    ],
-)
-def test_a_request_is_kept_unless_its_workflow_settled_it(
-    aborted: JanitorScene, status: str, error: str, kept: int
-) -> None:
-    aborted.account.stepfunctions.meta.events.register(
-        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status=status, error=error)
-    )
-    aborted.account.free(aborted.execution)
-    aborted.account.run_at(LATER)
-    assert len(aborted.account.messages(aborted.account.failed_url)) == kept
-    is_returned = error == "SlotLost"
-    assert aborted.account.row(aborted.execution).state == ("RETURNED" if is_returned else "FAILED")
-    assert [ring["process"] for ring in aborted.account.rings] == ["p"] * is_returned
-
-
-@pytest.mark.parametrize("age", [GRACE - 1, HORIZON_SECONDS + 1], ids=["left to its event", "before the horizon"])
-def test_an_execution_is_settled_only_between_grace_time_and_horizon(aborted: JanitorScene, age: int) -> None:
-    aborted.account.free(aborted.execution)
-    aborted.account.run_at(NOW + age)
-    assert aborted.account.messages(aborted.account.failed_url) == []
-
-
-def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScene) -> None:
-    scene.start()
-    scene.run("RUNNING")
-    again, report = scene.account.event_at(scene.execution, NOW + 1)
-    assert (again, report.counts, scene.stopped) == (None, {}, [])
-
-
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
     scene.account.queue("order-1")
     scene.account.hold(scene.execution, "RUNNING", job={"S": "job"})
-    day = 86400
-    first = scene.account.run_at(NOW + day)
-    scene.account.run_at(NOW + day + CHECK_GAP)
+    first = scene.account.run_at(NOW + DAY)
+    scene.account.run_at(NOW + DAY + CHECK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert scene.account.item().slots_in_use == 0
-    assert scene.account.row(scene.execution).error == "ExecutionUnknown"
+    assert scene.account.row(scene.execution).code == "ExecutionUnknown"
 
 
 def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) -> None:
@@ -200,29 +144,29 @@ def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: Jani
     assert list(account.item().holders) == [aborted.execution]
 
 
-def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
+def test_the_list_of_executions_is_read_up_to_a_time(account: Account) -> None:
     """Step Functions sorts it by end, the last first."""
     pages: list[str] = []
 
     def answer(params: Any, **_: Any) -> Any:
         pages.append(json.loads(params["body"])["statusFilter"])
-        return http(200), {"executions": [listed("p-old", NOW, NOW - HORIZON_SECONDS - 1)], "nextToken": "more"}
+        return http(200), {"executions": [listed("p-old", NOW, NOW - DAY - 1)], "nextToken": "more"}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    assert list(account.workflow.unsuccessful(NOW - HORIZON_SECONDS)) == []
+    assert list(account.workflow.unsuccessful(NOW - DAY)) == []
     assert pages == ["FAILED", "TIMED_OUT", "ABORTED"]
 
 
 def test_an_old_execution_that_was_redriven_hides_none_that_ended_before_it(account: Account) -> None:
     """It started weeks ago, was redriven, and ended last: it is first in the list."""
-    executions = [listed("p-redriven", NOW - 30 * 86400, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
+    executions = [listed("p-redriven", NOW - 30 * DAY, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
 
     def answer(params: Any, **_: Any) -> Any:
         wanted = json.loads(params["body"])["statusFilter"]
         return http(200), {"executions": executions if wanted == "ABORTED" else []}
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", answer)
-    names = [execution.name for execution in account.workflow.unsuccessful(NOW - HORIZON_SECONDS)]
+    names = [execution.name for execution in account.workflow.unsuccessful(NOW - DAY)]
     assert names == ["p-redriven", "p-aborted"]
 
 

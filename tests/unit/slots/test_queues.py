@@ -1,8 +1,8 @@
-"""Dead-letter messages of the starter, and failed requests that the janitor keeps."""
+"""Dead-letter messages of the starter."""
 
 from __future__ import annotations
 
-from slotkeeper.slots.queues import MAX_BODY_CHARACTERS, FailedRequestQueue, RequestDeadLetterQueue
+from slotkeeper.slots.queues import MAX_BODY_CHARACTERS, RequestDeadLetterQueue
 from tests.unit.conftest import delivery
 from tests.unit.slots.queue_scene import QueueScene
 
@@ -30,22 +30,3 @@ def test_a_dead_letter_message_has_its_reason_and_its_body_without_a_token() -> 
     # SQS returns at most ten messages of a group, and the operator command must find each. A repetition is dropped.
     assert [each["MessageGroupId"] for each in sent] == ["m-1", "m-2", "m-3"]
     assert [each["MessageDeduplicationId"] for each in sent] == ["m-1", "m-2", "m-3"]
-
-
-def test_a_kept_request_has_the_attributes_of_the_workflows_state() -> None:
-    scene = QueueScene()
-    failed = FailedRequestQueue(scene.sqs, "https://sqs/failed")
-    failed.keep("{}", "p-1", "Glue", "why", "TIMEOUT")
-    failed.keep("", "p-2", "E" * 300, "c" * 9000)
-    first, second = scene.aws.sent_to("failed")
-    expected = {
-        "execution_name": "p-1",
-        "error": "Glue",
-        "cause": "why",
-        "kept_by": "janitor",
-        "glue_run_state": "TIMEOUT",
-    }
-    assert _texts(first["MessageAttributes"]) == expected
-    assert second["MessageBody"] == "{}"
-    texts = _texts(second["MessageAttributes"])
-    assert (len(texts["error"]), len(texts["cause"]), "glue_run_state" in texts) == (256, 8000, False)

@@ -11,14 +11,11 @@ from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
 from slotkeeper.slots.request_table import (
-    MAX_CAUSE,
-    MAX_ERROR,
+    FAILURES,
     MAX_LEAVES,
-    RETENTION_SECONDS,
+    End,
     Leaving,
-    Outcome,
     QueuedBody,
-    State,
 )
 from tests.support.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
@@ -73,7 +70,7 @@ def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueSce
     request = Request("p", {}, "a", priority="high")
     scene.accept(request, at=NOW - 1)
     queued, (ended, unread) = request.execution_name, scene.queue("b", "c")
-    scene.rows.record("p", ended, "SUCCEEDED", NOW)
+    scene.record(ended, "SUCCEEDED")
     scene.aws.unread = {unread}
     text = request.to_json()
 
@@ -81,7 +78,7 @@ def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueSce
 
     assert found == {
         queued: QueuedBody("QUEUED", text, NOW - 1, "high", NOW),
-        ended: QueuedBody("SUCCEEDED", "", NOW, "normal"),
+        ended: QueuedBody("SUCCEEDED", "", NOW, "normal", -NOW),
         "p-none": None,
     }
 
@@ -126,9 +123,8 @@ def test_requests_leave_together_and_a_plan_made_before_is_outdated(scene: Queue
         {"S": "Cancelled"},
         {"S": "by an operator"},
     )
-    assert (row["ended"], row["expires"]) == (number(NOW), number(int(NOW) + RETENTION_SECONDS))
-    assert not row.keys() & {"place", "deadline"}
-    assert (row["placed"], row["open"]) == (placed, number(-NOW))  # its end must be published
+    assert (row["ended"], row["placed"], row["open"]) == (number(NOW), placed, number(-NOW))  # it must be published
+    assert not row.keys() & {"place", "deadline", "expires"}
     assert scene.process.grants == seen.grants + 1
 
 
@@ -240,47 +236,11 @@ def test_a_request_is_not_refused_after_its_slot_or_its_state_has_changed(
     assert (scene.item, scene.row(name)) == before
 
 
-# Outcomes
-
-
-@pytest.mark.parametrize("state", get_args(State))
-@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
-def test_an_outcome_is_recorded_of_what_has_none_or_has_failed(
-    outcome: Outcome, state: State, scene: QueueScene
-) -> None:
-    """A redriven execution may find that work which was recorded as failed has succeeded after all. Another failure
-    does not replace the first one, which the workflow may have recorded with the error of the work.
-    """
-    (name,) = scene.queue("a", start_before="2027-01-15T09:00:00Z")
-    scene.end(name, state)
-    before = scene.row(name)
-
-    is_recorded = scene.rows.record("p", name, outcome, NOW, "E" * 300, "c" * 40_000)
-
-    row = scene.row(name)
-    assert is_recorded == (state in ("QUEUED", "STARTED") or (state, outcome) == ("FAILED", "SUCCEEDED"))
-    if not is_recorded:
-        assert row == before
-        return
-    assert (row["state"], row["ended"]) == ({"S": outcome}, number(NOW))
-    assert row["expires"] == number(int(NOW) + RETENTION_SECONDS)
-    assert not row.keys() & {"place", "deadline", "open"}
-    # A failed request can be redriven: it keeps its body.
-    lengths = {key: len(row[key]["S"]) for key in ("error", "cause") if key in row}
-    kept = {"error": MAX_ERROR, "cause": MAX_CAUSE}
-    assert ("body" in row, lengths) == ((False, {}) if outcome == "SUCCEEDED" else (True, kept))
-
-
-def test_a_success_removes_the_failure_that_was_recorded(scene: QueueScene) -> None:
+@pytest.mark.parametrize("end", get_args(End))
+def test_what_an_operator_must_look_at_is_in_the_index_of_failures(end: End, scene: QueueScene) -> None:
     (name,) = scene.queue("a")
-    scene.rows.record("p", name, "FAILED", NOW, "Error", "why")
-    scene.rows.record("p", name, "SUCCEEDED", NOW)
-    assert not scene.row(name).keys() & {"error", "cause", "body"}
-
-
-def test_an_outcome_of_no_row_makes_none(scene: QueueScene) -> None:
-    assert scene.rows.record("p", "p-manual", "FAILED", NOW) is False
-    assert scene.row("p-manual") == {}
+    scene.rows.leave("p", [Leaving(name, end, "Code", "why")], NOW)
+    assert scene.row(name).get("failed") == (number(NOW) if end in FAILURES else None)
 
 
 def test_a_reservation_that_was_put_back_is_noted_only_in_a_queued_row(scene: QueueScene) -> None:

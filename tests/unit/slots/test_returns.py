@@ -11,15 +11,18 @@ import pytest
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots import returns
 from slotkeeper.slots.request import Request, caller_of, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, Leaving, State, place_of
-from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
-from tests.support.boundary import before_write
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, Leaving, State, place_of
+from slotkeeper.slots.returns import MAX_READS, MAX_REDRIVES, NotRequeued, Requeued, Requeues
+from tests.support.boundary import before_write, passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 
 LATER = NOW + 60
 SOON = "2027-01-15T08:10:00Z"
 FIRST, SECOND = (execution_name("p", "a", attempt) for attempt in (1, 2))
+UNPUBLISHED = "its end is not published yet: try again in a minute"
+NO_CONTENT = "its row has no content: it was discarded, or too large, or used another one's id"
+DAY = 86400
 Act = Callable[[QueueScene], object]
 
 
@@ -30,7 +33,7 @@ def scene() -> QueueScene:
 
 @pytest.fixture
 def requeues(scene: QueueScene) -> Requeues:
-    return Requeues(scene.dynamodb, "requests", "slots")
+    return Requeues(scene.dynamodb, "requests", "slots", 30 * DAY)
 
 
 def remove_process(scene: QueueScene) -> None:
@@ -39,6 +42,10 @@ def remove_process(scene: QueueScene) -> None:
 
 def change_grants(scene: QueueScene) -> None:
     scene.change(grants=number(scene.process.grants + 1))
+
+
+def redriven(requeues: Requeues, execution: str, **more: Any) -> Requeued | NotRequeued:
+    return requeues.redrive("p", [execution], LATER, **more)[execution]
 
 
 def meanwhile(scene: QueueScene, act: Act) -> None:
@@ -67,8 +74,8 @@ def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueSce
     # Its order counts from this value of `grants` on.
     assert row["put_back"] == number(scene.process.grants) == number(8)
     assert (old["state"], old["ended"]) == ({"S": "RETURNED"}, number(LATER))
-    assert old["expires"] == number(int(LATER) + RETENTION_SECONDS)
-    assert not old.keys() & {"place", "deadline", "open"}
+    assert old["expires"] == number(int(LATER) + 30 * DAY)
+    assert not old.keys() & {"place", "deadline", "open", "body", "task_token"}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,7 @@ def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueSce
 def test_only_what_has_no_other_end_is_given_back(
     state: State, end: str, scene: QueueScene, requeues: Requeues
 ) -> None:
-    """FAILED: an operator has redriven its execution."""
+    """FAILED: an operator has redriven its execution, which has found no slot."""
     scene.queue("a")
     scene.end(FIRST, state)
     again = requeues.give_back("p", FIRST, LATER)
@@ -106,7 +113,7 @@ def test_what_holds_a_slot_stays(when: str, scene: QueueScene, requeues: Requeue
         hold(scene)
     else:
         meanwhile(scene, hold)
-    assert requeues.give_back("p", FIRST, LATER) == NotRequeued("it holds a slot", "QUEUED", holds_slot=True)
+    assert requeues.give_back("p", FIRST, LATER) == NotRequeued("it holds a slot", "QUEUED", is_temporary=True)
     assert scene.states == {"a": "QUEUED"}
 
 
@@ -131,7 +138,7 @@ def test_after_another_write_the_transaction_is_made_again(
 
 def test_an_outcome_that_is_recorded_meanwhile_counts(scene: QueueScene, requeues: Requeues) -> None:
     scene.queue("a")
-    meanwhile(scene, lambda scene: scene.rows.record("p", FIRST, "SUCCEEDED", NOW))
+    meanwhile(scene, lambda scene: scene.record(FIRST, "SUCCEEDED"))
     refused = requeues.give_back("p", FIRST, LATER)
     assert (refused, scene.states) == (
         NotRequeued("it has no row, or has ended otherwise", "SUCCEEDED"),
@@ -153,7 +160,7 @@ def test_a_next_attempt_that_exists_is_not_overwritten(scene: QueueScene, requeu
     before = scene.row(SECOND)
     assert requeues.give_back("p", FIRST, LATER) == NotRequeued("its next attempt exists", "QUEUED")
     scene.end(FIRST, "FAILED")
-    assert requeues.redrive("p", FIRST, LATER) == NotRequeued("its next attempt exists", "FAILED")
+    assert redriven(requeues, FIRST) == NotRequeued("its next attempt exists", "FAILED")
     assert (scene.row(SECOND), scene.process.grants) == (before, 7)
 
 
@@ -178,104 +185,175 @@ def test_a_redriven_request_is_placed_as_if_it_was_sent_now(
     scene.queue("a", when_busy="skip", start_before="2027-01-15T08:00:30Z")
     scene.end(FIRST, state)
 
-    assert requeues.redrive("p", FIRST, LATER, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
+    assert redriven(requeues, FIRST, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
 
-    row = scene.row(SECOND)
-    assert scene.row(FIRST)["state"] == {"S": "REDRIVEN"}
+    row, old = scene.row(SECOND), scene.row(FIRST)
+    assert (old["state"], old["ended"], old["expires"]) == (
+        {"S": "REDRIVEN"},
+        number(NOW),
+        number(int(LATER) + 30 * DAY),
+    )
+    assert not old.keys() & {"body", "failed", "open"}
     assert row["place"] == row["placed"] == {"S": place_of(1, LATER, "0")}
     assert (row["sent"], row["open"]) == (number(LATER), number(LATER))
     # It skips: it may have to leave from now on.
     assert (row["start_before"], row["deadline"], row["skips"]) == (number(NOW + 600), number(LATER), {"BOOL": True})
     assert json.loads(row["body"]["S"])["start_before"] == SOON
-    assert "put_back" not in row
+    assert not row.keys() & {"put_back", "failed", "code", "reason", "cause"}
 
 
 def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueScene, requeues: Requeues) -> None:
     scene.queue("a", start_before=SOON)
     scene.end(FIRST, "FAILED")
-    assert requeues.redrive("p", FIRST, LATER) == Requeued(SECOND)
+    assert redriven(requeues, FIRST) == Requeued(SECOND)
     assert "start_before" not in json.loads(scene.row(SECOND)["body"]["S"])
     assert not scene.row(SECOND).keys() & {"start_before", "deadline"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("state", "changes", "reason"),
     [
-        ({"state": {"S": "QUEUED"}}, "it is QUEUED"),
-        ({"state": {"S": "SUCCEEDED"}}, "it is SUCCEEDED"),
-        ({"state": {"S": "REDRIVEN"}}, "it is REDRIVEN"),
-        ({"state": {"S": "TOO_LATE"}}, "its start_before has passed: state a new one"),
-        (
-            {"state": {"S": "REJECTED"}, "body": None},
-            "its row has no content: it was too large, or used the id of another request",
-        ),
+        ("QUEUED", {}, "it is QUEUED"),
+        ("SUCCEEDED", {}, "it is SUCCEEDED"),
+        ("REDRIVEN", {}, "it is REDRIVEN"),
+        ("TOO_LATE", {}, "its start_before has passed: state a new one"),
+        ("REJECTED", {"body": None}, NO_CONTENT),
+        ("FAILED", {"open": number(-NOW)}, UNPUBLISHED),
     ],
 )
 def test_what_cannot_run_again_is_not_redriven(
-    changes: dict[str, Any], reason: str, scene: QueueScene, requeues: Requeues
+    state: State, changes: dict[str, Any], reason: str, scene: QueueScene, requeues: Requeues
 ) -> None:
     scene.queue("a")
+    scene.end(FIRST, state)
     row: Item = {name: value for name, value in (scene.row(FIRST) | changes).items() if value}
     scene.aws.tables.put("requests", row)
-    assert requeues.redrive("p", FIRST, LATER) == NotRequeued(reason, row["state"]["S"])
-    assert scene.row(SECOND) == {}
+    assert redriven(requeues, FIRST) == NotRequeued(reason, state)
+    assert (scene.row(FIRST), scene.row(SECOND)) == (row, {})
 
 
 def test_without_a_row_nothing_is_redriven(requeues: Requeues) -> None:
-    assert requeues.redrive("p", "p-none", NOW) == NotRequeued("it has no row")
+    assert redriven(requeues, "p-none") == NotRequeued("it has no row")
 
 
-def test_of_two_redrives_one_has_an_effect(scene: QueueScene, requeues: Requeues) -> None:
-    scene.queue("a")
-    scene.end(FIRST, "FAILED")
-    meanwhile(scene, lambda _: requeues.redrive("p", FIRST, LATER))
-    assert requeues.redrive("p", FIRST, LATER) == NotRequeued("its next attempt exists", "FAILED")
-    assert (scene.row(FIRST)["state"], scene.states) == ({"S": "REDRIVEN"}, {"a": "QUEUED"})
+@pytest.mark.parametrize(
+    ("act", "reason", "states"),
+    [
+        pytest.param(
+            lambda scene: scene.record(FIRST, "SUCCEEDED"),
+            "it has changed meanwhile",
+            {"a": "SUCCEEDED", "b": "QUEUED"},
+            id="a success is recorded",
+        ),
+        pytest.param(
+            lambda scene: Requeues(scene.dynamodb, "requests", "slots", DAY).redrive("p", [FIRST], LATER),
+            "its next attempt exists",
+            {"a": "QUEUED", "b": "QUEUED"},
+            id="another redrive",
+        ),
+        pytest.param(
+            lambda scene: Requeues(scene.dynamodb, "requests", "slots", DAY).give_back("p", FIRST, LATER),
+            "its next attempt exists",
+            {"a": "QUEUED", "b": "QUEUED"},
+            id="a return",
+        ),
+        pytest.param(
+            lambda scene: Requeues(scene.dynamodb, "requests", "slots", DAY).discard("p", FIRST),
+            "it has changed meanwhile",
+            {"a": "FAILED", "b": "QUEUED"},
+            id="a discard",
+        ),
+    ],
+)
+def test_what_changes_meanwhile_is_left_and_the_rest_redriven(
+    act: Act, reason: str, states: dict[str, str], scene: QueueScene, requeues: Requeues
+) -> None:
+    scene.queue("a", "b")
+    other = execution_name("p", "b", 1)
+    for name in (FIRST, other):
+        scene.end(name, "FAILED")
+    meanwhile(scene, act)
+    done = requeues.redrive("p", [FIRST, other], LATER)
+    assert done == {FIRST: NotRequeued(reason, "FAILED"), other: Requeued(execution_name("p", "b", 2))}
+    assert scene.states == states
 
 
-def test_a_success_that_is_recorded_meanwhile_is_not_redriven(scene: QueueScene, requeues: Requeues) -> None:
-    scene.queue("a")
-    scene.end(FIRST, "FAILED")
-    meanwhile(scene, lambda scene: scene.rows.record("p", FIRST, "SUCCEEDED", NOW))
-    assert requeues.redrive("p", FIRST, LATER) == NotRequeued("it has changed meanwhile", "FAILED")
-    assert scene.states == {"a": "SUCCEEDED"}
+def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene, requeues: Requeues) -> None:
+    """DynamoDB takes 100 keys in one read and 4 MB in a transaction (API Reference)."""
+    names = scene.queue(*(f"{at:03}" for at in range(MAX_READS + MAX_REDRIVES + 1)))
+    for name in names:
+        scene.end(name, "FAILED")
+    scene.aws.unread_once = {names[1]}
+    reads = passed_values(scene.dynamodb, "BatchGetItem", "RequestItems")
+    writes = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
+
+    done = requeues.redrive("p", names, LATER)
+
+    assert all(isinstance(each, Requeued) for each in done.values())
+    assert [*done] == names
+    assert max(len(each["requests"]["Keys"]) for each in reads) <= 100
+    assert {len(each) for each in writes} <= {2 * MAX_REDRIVES, 2}
+    (page, *_) = scene.rows.queue("p", 9, 1000)
+    assert [json.loads(scene.row(each.execution)["body"]["S"])["request_id"] for each in page] == [
+        f"{at:03}" for at in range(len(names))
+    ]
 
 
 # Callers
 
 
-@pytest.mark.parametrize("is_published", [True, False])
-def test_only_a_caller_that_was_not_published_waits_for_the_next_attempt(
-    is_published: bool, scene: QueueScene, requeues: Requeues
-) -> None:
-    """The workflow starts nothing for a caller that has an answer (state CallerGone)."""
+def test_a_returned_request_keeps_its_caller_and_a_redriven_one_has_none(scene: QueueScene, requeues: Requeues) -> None:
+    """The caller of what has ended has its answer: the workflow would start nothing for it (state AskCaller)."""
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
-    scene.rows.leave("p", [Leaving(request.execution_name, "CANCELLED", "Cancelled", "why")], NOW)
-    if is_published:
-        scene.endings.publish("p", [request.execution_name])
-    again = requeues.redrive("p", request.execution_name, LATER)
-    name = execution_name("p", "a", 2, "" if is_published else caller_of("token"))
-    assert again == Requeued(name)
-    assert ("task_token" in scene.row(name), "caller" in json.loads(scene.row(name)["body"]["S"])) == (
-        not is_published,
-        not is_published,
-    )
+    returned = requeues.give_back("p", request.execution_name, LATER)
+    assert returned == Requeued(execution_name("p", "a", 2, caller_of("token")))
+    scene.rows.leave("p", [Leaving(returned.execution, "CANCELLED", "Cancelled", "why")], LATER)
+    assert redriven(requeues, returned.execution) == NotRequeued(UNPUBLISHED, "CANCELLED")
+    scene.endings.publish("p", [returned.execution])
+    again = redriven(requeues, returned.execution)
+    assert again == Requeued(execution_name("p", "a", 3))
+    seen = [
+        ("task_token" in scene.row(each.execution), "caller" in json.loads(scene.row(each.execution)["body"]["S"]))
+        for each in (again,)
+    ]
+    assert seen == [(False, False)]
+
+
+@pytest.mark.parametrize("step", ["redrive", "give_back"])
+def test_while_a_failure_is_not_published_its_request_stays(step: str, scene: QueueScene, requeues: Requeues) -> None:
+    """Otherwise its caller would have the answer of one attempt, while another one runs."""
+    scene.queue("a", task_token="token")
+    (name,) = scene.names
+    scene.record(name, "FAILED")
+    before = scene.row(name)
+    refused = redriven(requeues, name) if step == "redrive" else requeues.give_back("p", name, LATER)
+    assert refused == NotRequeued(UNPUBLISHED, "FAILED", is_temporary=step == "give_back")
+    assert scene.row(name) == before
+
+
+# Discarded
 
 
 @pytest.mark.parametrize(
-    ("step", "more", "waits"),
-    [("redrive", {}, False), ("give_back", {"is_answered": True}, False), ("give_back", {}, True)],
-    ids=["redriven", "given back", "given back before the answer"],
+    ("state", "changes", "is_discarded"),
+    [
+        ("FAILED", {}, True),
+        ("REJECTED", {"body": None}, True),
+        ("FAILED", {"open": number(-NOW)}, False),
+        ("FAILED", {"failed": None}, False),
+        ("REDRIVEN", {}, False),
+        ("SUCCEEDED", {}, False),
+    ],
+    ids=["failed", "without content", "not published", "discarded before", "redriven", "succeeded"],
 )
-def test_a_request_that_has_failed_runs_again_for_a_caller_without_an_answer(
-    step: str, more: dict[str, Any], waits: bool, scene: QueueScene, requeues: Requeues
+def test_only_a_published_failure_is_discarded(
+    state: State, changes: dict[str, Any], is_discarded: bool, scene: QueueScene, requeues: Requeues
 ) -> None:
-    """Of a redriven one the workflow answers the caller with the failure."""
-    request = Request("p", {}, "a", task_token="token")
-    scene.accept(request)
-    scene.rows.record("p", request.execution_name, "FAILED", NOW)
-    again = getattr(requeues, step)("p", request.execution_name, LATER, **more)
-    assert isinstance(again, Requeued)
-    assert ("task_token" in scene.row(again.execution)) is waits
-    assert ("caller" in json.loads(scene.row(again.execution)["body"]["S"])) is waits
+    scene.queue("a")
+    scene.end(FIRST, state)
+    row: Item = {name: value for name, value in (scene.row(FIRST) | changes).items() if value}
+    scene.aws.tables.put("requests", row)
+    assert requeues.discard("p", FIRST) is is_discarded
+    left = {name: value for name, value in row.items() if name not in ("failed", "body")}
+    assert scene.row(FIRST) == (left if is_discarded else row)

@@ -11,8 +11,9 @@ import pytest
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.intake import digest_of
 from slotkeeper.slots.queued import Queued
-from slotkeeper.slots.request import Request
-from slotkeeper.slots.request_table import RETENTION_SECONDS, Leaving
+from slotkeeper.slots.request import Request, execution_name
+from slotkeeper.slots.request_table import Leaving, State
+from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows, read_row
 from tests.support.boundary import passed_values
 from tests.unit.conftest import NOW
@@ -66,30 +67,36 @@ def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> Non
     assert SECRET not in repr(row)
 
 
-def test_a_row_is_read_without_its_body_and_the_token_alone(scene: QueueScene, rows: RequestRows) -> None:
+def test_a_row_is_read_without_body_token_and_answer(scene: QueueScene, rows: RequestRows) -> None:
     scene.accept(REQUEST, "m1", at=NOW - 0.5)
     whole = read_row(scene.row(REQUEST.execution_name))
     assert rows.row("p", REQUEST.execution_name) == replace(whole, body="", task_token="")
-    assert rows.task_token("p", REQUEST.execution_name) == SECRET
-    assert (rows.row("p", "p-none"), rows.task_token("p", "p-none")) == (None, "")
+    scene.record(REQUEST.execution_name, "SUCCEEDED", answer=f'"{SECRET}"')
+    whole = read_row(scene.row(REQUEST.execution_name))
+    assert (whole.answer, SECRET in repr(whole)) == (f'"{SECRET}"', False)
+    assert rows.row("p", REQUEST.execution_name) == replace(whole, task_token="", answer="")
+    assert rows.row("p", "p-none") is None
 
 
 def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene, rows: RequestRows) -> None:
     cancelled, failed = scene.queue("a", "b")
     scene.rows.leave("p", [Leaving(cancelled, "CANCELLED", "Cancelled", "why")], NOW)
     scene.rows.mark_started("p", failed, "8#00", NOW)
-    scene.rows.record("p", failed, "FAILED", NOW + 1, "Error", "cause")
+    scene.record(failed, "FAILED", NOW + 1, cause="cause")
     listed = {row.request_id: row for row in rows.rows("p").rows}
     shown = [
-        (row.state, row.code, row.reason, row.error, row.cause, row.started, row.ended, row.open, row.granted)
+        (row.state, row.code, row.reason, row.cause, row.started, row.ended, row.failed, row.open, row.granted)
         for row in (listed["a"], listed["b"])
     ]
     assert shown == [
-        ("CANCELLED", "Cancelled", "why", "", "", None, NOW, -NOW, ""),
-        ("FAILED", "", "", "Error", "cause", NOW, NOW + 1, None, "8#00"),
+        ("CANCELLED", "Cancelled", "why", "", None, NOW, None, -NOW, ""),
+        ("FAILED", "Error", "", "cause", NOW, NOW + 1, NOW + 1, -NOW - 1, "8#00"),
     ]
-    assert [each.queued for each in listed.values()] == [None, None]
-    assert listed["a"].expires == int(NOW) + RETENTION_SECONDS
+    assert [(each.queued, each.is_unpublished) for each in listed.values()] == [(None, True)] * 2
+    scene.endings.publish("p", [failed])
+    published = rows.row("p", failed)
+    assert published is not None
+    assert (published.reason, published.open, published.is_unpublished) == ("cause", None, False)
 
 
 def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: QueueScene, rows: RequestRows) -> None:
@@ -99,7 +106,7 @@ def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: Que
     consistent = passed_values(scene.dynamodb, "Query", "ConsistentRead")
     (row,) = rows.rows("p").rows
     assert (row.body, row.task_token, asked, consistent) == ("", "", [LISTED], [True])
-    assert not {"body", "task_token"} & set(LISTED.split(", "))
+    assert not {"body", "task_token", "answer"} & set(LISTED.split(", "))
 
 
 def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -> None:
@@ -120,14 +127,92 @@ def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -
 def test_open_rows_are_those_without_an_end_and_unpublished_ones_those_with_an_end_to_publish(
     scene: QueueScene, rows: RequestRows
 ) -> None:
-    queued, started, failed, unpublished, published = scene.queue("a", "b", "c", "d", "e")
+    queued, started, failed, cancelled, published = scene.queue("a", "b", "c", "d", "e")
     scene.rows.mark_started("p", started, "8#00", NOW)
-    scene.rows.record("p", failed, "FAILED", NOW)
-    for at, name in enumerate((unpublished, published)):
+    scene.record(failed, "FAILED")
+    for at, name in enumerate((cancelled, published)):
         scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW + at)
     scene.endings.publish("p", [published])
     assert sorted(rows.open("p").rows) == sorted([(queued, "QUEUED"), (started, "STARTED")])
-    assert rows.unpublished("p").rows == [(unpublished, "CANCELLED")]
+    assert sorted(rows.unpublished("p").rows) == sorted([(failed, "FAILED"), (cancelled, "CANCELLED")])
+
+
+# History and failures
+
+
+def _end(scene: QueueScene, request_id: str, at: float, state: State) -> None:
+    (name,) = scene.queue(request_id)
+    if state in ("SUCCEEDED", "FAILED"):
+        scene.record(name, state, at)
+    else:
+        scene.rows.leave("p", [Leaving(name, state, "Code", "why")], at)  # type: ignore[arg-type]  # no other state
+
+
+def _fail_elsewhere(scene: QueueScene) -> None:
+    """Let a request of a process fail that does not exist."""
+    scene.accept(Request("gone", {}, "other"))
+    scene.outcomes.failed("gone", execution_name("gone", "other", 1), NOW + 20, "Error", "why")
+
+
+def test_the_history_has_what_ended_in_a_time_in_the_order_of_the_ends(scene: QueueScene, rows: RequestRows) -> None:
+    """Also what is not published yet: it is read consistently, and has no time that is not known yet."""
+    ends: list[tuple[str, int, State]] = [
+        ("late", 31, "FAILED"),
+        ("third", 30, "CANCELLED"),
+        ("second", 20, "FAILED"),
+        ("first", 10, "SUCCEEDED"),
+        ("early", 9, "SUCCEEDED"),
+    ]
+    for request_id, after, state in ends:
+        _end(scene, request_id, NOW + after, state)
+    scene.queue("waits")
+    _fail_elsewhere(scene)
+    consistent = passed_values(scene.dynamodb, "Query", "ConsistentRead")
+
+    listed = rows.history("p", NOW + 10, NOW + 30)
+
+    shown = [(row.request_id, row.state, row.ended, row.code, row.cause, row.body) for row in listed.rows]
+    assert shown == [
+        ("first", "SUCCEEDED", NOW + 10, "", "", ""),
+        ("second", "FAILED", NOW + 20, "Error", "", ""),
+        ("third", "CANCELLED", NOW + 30, "Code", "", ""),
+    ]
+    assert (consistent, listed.is_cut, listed.malformed) == ([True], False, [])
+
+
+@pytest.mark.parametrize(
+    ("process", "expected"), [("p", ["third", "second", "first"]), (None, ["first", "other", "second", "third"])]
+)
+def test_failures_are_those_that_were_not_redriven_or_discarded(
+    process: str | None, expected: list[str], scene: QueueScene, rows: RequestRows
+) -> None:
+    """Those of all processes also contain those of a process that does not exist."""
+    ends: list[tuple[str, int, State]] = [
+        ("early", 9, "FAILED"),
+        ("first", 10, "FAILED"),
+        ("second", 20, "REJECTED"),
+        ("third", 30, "TOO_LATE"),
+        ("late", 31, "FAILED"),
+        ("skipped", 20, "SKIPPED"),
+        ("cancelled", 20, "CANCELLED"),
+        ("succeeded", 20, "SUCCEEDED"),
+        ("redriven", 20, "FAILED"),
+        ("discarded", 20, "FAILED"),
+    ]
+    for request_id, after, state in ends:
+        _end(scene, request_id, NOW + after, state)
+    _fail_elsewhere(scene)
+    again, discarded = (execution_name("p", request_id, 1) for request_id in ("redriven", "discarded"))
+    scene.endings.publish("p", [again, discarded])
+    requeues = Requeues(scene.dynamodb, "requests", "slots", 86400)
+    requeues.redrive("p", [again], NOW + 40)
+    requeues.discard("p", discarded)
+
+    listed = rows.failures(process, NOW + 10, NOW + 30)
+
+    found = [row.request_id for row in listed.rows]
+    assert (found if process else sorted(found)) == expected
+    assert {row.cause for row in listed.rows} == {""}
 
 
 def test_the_queue_has_its_order_and_what_is_blocked(scene: QueueScene, rows: RequestRows) -> None:
@@ -147,19 +232,25 @@ READS: dict[str, Callable[[RequestRows, int], Listed[Any]]] = {
     "rows": lambda rows, pages: rows.rows("p", max_pages=pages),
     "open": lambda rows, pages: rows.open("p", pages),
     "queue": lambda rows, pages: rows.queue("p", pages),
+    "history": lambda rows, pages: rows.history("p", NOW, NOW, pages),
+    "failures": lambda rows, pages: rows.failures("p", NOW, NOW, pages),
+    "all failures": lambda rows, pages: rows.failures(None, NOW, NOW, pages),
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("read", READS.items(), ids=READS)
 def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
-    read: Callable[[RequestRows, int], Listed[Any]],
+    read: tuple[str, Callable[[RequestRows, int], Listed[Any]]],
     scene: QueueScene,
     rows: RequestRows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scene.queue(*map(str, range(5)))
+    kind, of_pages = read
+    for name in scene.queue(*map(str, range(5))):
+        if kind in ("history", "failures", "all failures"):
+            scene.record(name, "FAILED")
     page_of(monkeypatch, 1)  # a row each
-    shown = [(len(listed.rows), listed.is_cut) for listed in (read(rows, 2), read(rows, 5), read(rows, 9))]
+    shown = [(len(listed.rows), listed.is_cut) for listed in (of_pages(rows, 2), of_pages(rows, 5), of_pages(rows, 9))]
     assert shown == [(2, True), (5, False), (5, False)]
 
 
@@ -172,12 +263,28 @@ def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
         ({"sent": {"NULL": True}}, "sent must be of DynamoDB type N"),
     ],
 )
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda rows: rows.rows("p"),
+        lambda rows: rows.history("p", NOW, NOW),
+        lambda rows: rows.failures("p", NOW, NOW),
+        lambda rows: rows.failures(None, NOW, NOW),
+    ],
+    ids=["rows", "history", "failures", "all failures"],
+)
 def test_a_malformed_row_is_named_and_the_others_are_listed(
-    attributes: Item, problem: str, scene: QueueScene, rows: RequestRows
+    read: Callable[[RequestRows], Listed[RequestRow]],
+    attributes: Item,
+    problem: str,
+    scene: QueueScene,
+    rows: RequestRows,
 ) -> None:
     names = scene.queue("a", "b")
+    for name in names:
+        scene.record(name, "FAILED")
     scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
-    listed = rows.rows("p")
+    listed = read(rows)
     assert [row.request_id for row in listed.rows] == ["b"]
     (malformed,) = listed.malformed
     assert malformed.startswith(f"request {names[0]}: {problem}")
