@@ -155,32 +155,56 @@ def test_a_failure_without_a_cause_has_its_code_as_the_reason(scene: QueueScene)
 STEPS = ["SendTaskFailure", "PutEvents", "Publish", "UpdateItem"]
 
 
+def steps_made(scene: QueueScene) -> list[str]:
+    """Those since the last call of this function, without refused ones."""
+    made = [each for each in scene.aws.made if each in STEPS]
+    scene.aws.made.clear()
+    return made
+
+
 @pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "KmsAccessDeniedException"])
 @pytest.mark.parametrize(
     ("step", "metric"),
-    [("SendTaskFailure", ["AnswersFailed"]), ("PutEvents", []), ("Publish", ["NoticesNotSent"]), ("UpdateItem", [])],
+    [("SendTaskFailure", ["AnswersFailed"]), ("PutEvents", []), ("Publish", ["NoticesNotSent"])],
 )
-def test_after_a_step_that_fails_the_later_ones_wait_for_the_next_time(
+def test_after_a_step_that_fails_it_and_the_later_ones_wait_for_the_next_time(
     step: str, metric: list[str], code: str, scene: QueueScene
 ) -> None:
-    """Also after a denied one: what an operator has not permitted yet is not lost. Each step happens at least once."""
-    end(scene, "FAILED", code="Error", cause="why")
-    clients = dict(zip(STEPS, (scene.stepfunctions, scene.events, scene.sns, scene.dynamodb), strict=True))
-    refuse(clients[step], step, code)
-    scene.aws.made.clear()
-
-    if step == "UpdateItem":
-        with pytest.raises(ClientError, match=code):
-            scene.endings.publish("p", [NAME])
-    else:
+    """Also after a denied one: what an operator has not permitted yet is not lost. What was done before is noted, so
+    that a receiver that is gone for days does not repeat it each minute.
+    """
+    end(scene, "FAILED")
+    refuse({"SendTaskFailure": scene.stepfunctions, "PutEvents": scene.events}.get(step, scene.sns), step, code, 2)
+    at = STEPS.index(step)
+    steps_made(scene)
+    for done in (STEPS[:at] + ["UpdateItem"] * bool(at), []):
         assert scene.endings.publish("p", [NAME]) == [NAME]
-
-    assert [each for each in scene.aws.made if each in STEPS] == STEPS[: STEPS.index(step)]
+        assert steps_made(scene) == done
     assert (scene.row(NAME).keys() >= UNPUBLISHED, scene.published) == (True, [])
-    assert (scene.counted, len(scene.unsent)) == (metric, step == "PutEvents")
+    assert (scene.counted, len(scene.unsent)) == (metric * 2, 2 * (step == "PutEvents"))
     assert scene.endings.publish("p", [NAME]) == []
-    assert (len(scene.published), scene.row(NAME).keys() & UNPUBLISHED) == (1, set())
+    assert steps_made(scene) == STEPS[at:]
+    assert (len(scene.published), scene.row(NAME).keys() & (UNPUBLISHED | {"published"})) == (1, set())
+
+
+def test_until_the_row_is_marked_each_step_is_repeated(scene: QueueScene) -> None:
+    end(scene, "FAILED")
+    refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
+    with pytest.raises(ClientError):
+        scene.endings.publish("p", [NAME])
+    assert (scene.row(NAME).keys() >= UNPUBLISHED, scene.published) == (True, [])
+    steps_made(scene)
+    assert (scene.endings.publish("p", [NAME]), steps_made(scene)) == ([], STEPS)
     assert len({event["deduplication_id"] for event in details(scene)}) == 1
+
+
+def test_an_end_that_replaces_another_one_is_published_from_its_first_step(scene: QueueScene) -> None:
+    end(scene, "FAILED")
+    refuse(scene.sns, "Publish", "NotFoundException")
+    scene.endings.publish("p", [NAME])
+    scene.record(NAME, "SUCCEEDED", NOW + 20, answer="[7]")
+    assert scene.endings.publish("p", [NAME]) == []
+    assert [event["status"] for event in details(scene)] == ["FAILED", "SUCCEEDED"]
 
 
 @pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist", "InvalidToken"])

@@ -10,6 +10,7 @@ import pytest
 
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.janitor import SETTLE_SECONDS
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import execution_name
 from tests.support.boundary import refuse
@@ -100,6 +101,37 @@ def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.account.run_at(LATER + CHECK_GAP)
     assert counts["GlueJobsMissing"] == 1
     assert aborted.account.item().slots_in_use == 0
+
+
+def test_a_started_row_that_cannot_be_settled_keeps_back_no_other(account: Account) -> None:
+    """None of them holds a slot any more: the slot table was restored."""
+    account.processes.set_limit("p", 3)
+    names = [account.queue(each) for each in "abc"]
+    account.dispatch()
+    for name in names:
+        account.free(name)
+        account.finish(name)
+    account.set_row(names[0], attempt={"S": "1"})
+    refuse(account.stepfunctions, "DescribeExecution", "AccessDeniedException")
+    counts = account.run_at(LATER).counts
+    states = [account.raw_row(name)["state"]["S"] for name in names]
+    assert (sorted(states), states[0], counts["JanitorErrors"]) == (["FAILED", "STARTED", "STARTED"], "STARTED", 2)
+
+
+def test_settling_many_rows_leaves_a_run_time_for_its_other_work(account: Account) -> None:
+    def slow(**_: Any) -> None:
+        account.now += SETTLE_SECONDS
+
+    for at in range(9):
+        name = account.queue(str(at))
+        account.dispatch()
+        account.free(name)
+        account.finish(name)
+    account.queue("next")
+    account.stepfunctions.meta.events.register("provide-client-params.stepfunctions.DescribeExecution", slow)
+    report = account.run_at(LATER)
+    assert (len(report.settled), account.states["next/1"]) == (1, "STARTED")
+    assert report.counts["JanitorRunsCutShort"] == 1
 
 
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
