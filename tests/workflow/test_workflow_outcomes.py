@@ -40,7 +40,7 @@ class _Account(InProcessAws):
             texts |= {"place": "1#", "placed": "1#"} if state == "QUEUED" else {}
             texts |= {"code": "States.Timeout", "cause": "late"} if state == "FAILED" else {}
             numbers = {"open": {"N": "1"}} | ({"deadline": {"N": "2"}} if state == "QUEUED" else {})
-            numbers |= {"failed": {"N": "3"}} if state == "FAILED" else {}
+            numbers |= {"failed": {"N": "3"}, "expires": {"N": "4"}} if state == "FAILED" else {}
             self.tables.put("requests", {name: {"S": text} for name, text in texts.items()} | numbers)
 
     @property
@@ -144,15 +144,6 @@ def test_a_slot_stays_taken_while_its_outcome_is_not_recorded(error: str) -> Non
     """The holder is what lets the janitor find the request, and what keeps it from a second start."""
     assert STATES["RecordOutcome"].catch(StateFailed(error, "no answer"), {}, {}) == ("OutcomeNotRecorded", {})
     assert {walk.names[-2] for walk in every_walk() if walk.names[-1] == "OutcomeNotRecorded"} == {"RecordOutcome"}
-
-
-def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
-    """A failed request can be redriven, while the work of the execution before is alive."""
-    unknown = [walk for walk in every_walk() if "WorkIsUnknown" in walk.names]
-    assert unknown
-    for walk in unknown:
-        assert walk.names[-1] == "WorkIsUnknown"
-        assert not {"RecordOutcome", "ReleaseSlot", "Ring"} & set(walk.names), walk.names
 
 
 def test_the_settlement_reads_the_outcome_that_the_workflow_could_not_record() -> None:
