@@ -191,9 +191,7 @@ def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_as_the_inte
     assert differing == []
 
 
-def test_the_embedded_aws_has_the_numbers_and_nulls_of_jsonata_2_0_6(aws: EmbeddedAws) -> None:
-    asked = questions(random_numbers=20)
+def test_the_embedded_aws_has_the_numbers_of_jsonata_2_0_6(aws: EmbeddedAws) -> None:
+    asked = questions()
     expected = reference.reference_answers(asked)
-    defined = [number for number, value in enumerate(expected) if value != reference.NO_VALUE]
-    asked, expected = [asked[number] for number in defined], [expected[number] for number in defined]
     assert reference.disagreements(asked, _answers(Workflows(aws), asked), expected) == []

@@ -115,7 +115,7 @@ def changed_numbers(numbers: Sequence[str], inputs: Sequence[dict[str, Any]]) ->
 
 def main() -> None:
     """Compare, print the numbers, and exit with 1 after a disagreement."""
-    cases, values, numbers = [*CASES, *walked()], value_cases.questions(), value_cases.numbers()
+    cases, values, numbers = [*CASES, *walked()], value_cases.questions(), value_cases.NUMBERS
     asked = [Question(template(case.path), case.states, case.variables) for case in cases] + values
     reference = reference_answers(asked + [value_cases.passed(number) for number in numbers])
     answers = [case.expected for case in cases] + [_interpreted(question) for question in values]
@@ -123,7 +123,7 @@ def main() -> None:
     found += changed_numbers(numbers, reference[len(asked) :])
     print(
         f"{PACKAGE}: {len(found)} disagreements; compared {len({case.path for case in cases})} fields of the workflow "
-        f"in {len(cases)} cases and {len(values) + len(numbers)} values of numbers, null and sequences"
+        f"in {len(cases)} cases and {len(values) + len(numbers)} values of numbers"
     )
     if found:
         print("\n\n".join(found))

@@ -32,14 +32,8 @@ KNOWN_FIELDS = {
 COMMON_FIELDS = {"Type", "Comment"}
 
 
-def test_every_referenced_state_exists() -> None:
-    named = {definition()["StartAt"]} | {name for state in states().values() for name in targets(state)}
-    assert named <= states().keys()
-
-
-def test_every_state_can_be_reached() -> None:
-    reached: set[str] = set()
-    todo = [definition()["StartAt"]]
+def test_every_state_is_reached_and_every_referenced_one_exists() -> None:
+    reached, todo = set[str](), [definition()["StartAt"]]
     while todo:
         name = todo.pop()
         if name not in reached:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,31 +11,14 @@ from jsonata.jsonata import Jsonata
 from slotkeeper.slots import request
 from tests.workflow import reference
 from tests.workflow.case import case
-from tests.workflow.value_cases import Question
 
 Output = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _each_question_is_asked_once() -> Iterator[None]:
-    """A start of Node.js takes longer than all answers."""
-    answers: dict[str, Any] = {}
-    ask = reference.reference_answers
-
-    def answer(asked: Sequence[Question]) -> list[Any]:
-        if new := {repr(each): each for each in asked if repr(each) not in answers}:
-            answers.update(zip(new, ask([*new.values()]), strict=True))
-        return [answers[repr(each)] for each in asked]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reference, "reference_answers", answer)
-        yield
-
-
 @pytest.fixture
 def without_cases(monkeypatch: Patch) -> None:
-    """Only numbers, null and sequences are compared."""
+    """Only numbers are compared."""
     monkeypatch.setattr(reference, "CASES", [])
     monkeypatch.setattr(reference, "walked", list)
 
