@@ -24,6 +24,7 @@ from slotkeeper.slots.outcomes import (
     SUCCESS_UPDATE,
     SUCCESS_WITH_ANSWER_UPDATE,
 )
+from slotkeeper.slots.work import MARKER
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
 from tests.workflow.case import (
@@ -34,6 +35,7 @@ from tests.workflow.case import (
     Case,
     case,
     caught,
+    of_input,
 )
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables, mentioned
@@ -123,6 +125,14 @@ CASES = [
         {"target": "j"},
         result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
     ),
+    *(  # The schema refuses the marker of another execution, but a manually started execution has passed no schema.
+        case(
+            "RunGlueJob.Arguments.Arguments",
+            {"--day": "1", MARKER: ME},
+            context=of_input({"arguments": {"--day": "1"} | more}),
+        )
+        for more in ({}, {MARKER: "p-other"})
+    ),
     case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
     _run_failed("States.TaskFailed", "lost"),
     _run_failed("States.TaskFailed", '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}'),
@@ -134,7 +144,11 @@ CASES = [
     _run_failed("States.QueryEvaluationError", _RUN_STATE + "D1011: Stack overflow"),
     *(_run_failed("States.Timeout", cause, must_stop=True, failure=_LATE_TASK) for cause in ("", None)),
     _run_failed("Glue.X", "lost", 1, REDRIVEN, outcome="RETURNED", must_stop=True),
-    _run_failed("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)", start_again=True),
+    # A throttled start is repeated, if no run is found.
+    _run_failed("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)", 19, start_again=True),
+    _run_failed("Glue.ThrottlingException", "Rate exceeded", start_again=True),
+    _run_failed("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)"),
+    _run_failed("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}'),
     case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN | {"run_error": ""}),
     case(
         "GlueRunNotSucceeded.Assign",

@@ -17,7 +17,7 @@ from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import of_input
 from tests.workflow.decisions import DECISIONS, Decision
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
-from tests.workflow.interpreter import STATES, StateFailed, evaluate
+from tests.workflow.interpreter import STATES, StateFailed
 from tests.workflow.walks import MACHINE
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
@@ -106,30 +106,6 @@ def test_a_write_that_met_a_transaction_is_retried_within_a_second_each_time(nam
     assert STATES[name].retry_after("States.Timeout", retried) is not None
 
 
-THROTTLED = "Rate exceeded (Service: AWSGlue; Status Code: 400; Error Code: ThrottlingException; Request ID: 1)"
-
-
-@pytest.mark.parametrize(
-    ("error", "cause", "starts", "next_state"),
-    [
-        ("Glue.AWSGlueException", THROTTLED, 0, "RunGlueJob"),
-        ("Glue.AWSGlueException", THROTTLED, 19, "RunGlueJob"),
-        ("Glue.AWSGlueException", THROTTLED, 20, "RecordOutcome"),
-        ("Glue.ThrottlingException", "Rate exceeded", 3, "RunGlueJob"),
-        ("Glue.AWSGlueException", "not authorized (Error Code: AccessDeniedException)", 0, "RecordOutcome"),
-        ("States.TaskFailed", '{"ErrorMessage": "ThrottlingException in the job"}', 0, "RecordOutcome"),
-    ],
-)
-def test_a_throttled_start_is_retried_a_bounded_number_of_times(
-    error: str, cause: str, starts: int, next_state: str
-) -> None:
-    context = {"Execution": {"RedriveCount": 0}}
-    variables = {"starts": starts, "pages": 2}
-    _, caught = STATES["RunGlueJob"].catch(StateFailed(error, cause), context, variables)
-    assert caught["starts"] == starts + 1
-    assert STATES["IsGlueRunFound"].choose(context, caught | {"searches": 2}) == next_state
-
-
 def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
     assert definition()["StartAt"] == "ConfirmSlot"
     before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
@@ -169,14 +145,6 @@ def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests
     assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
     assert f"`{MARKER}`" in states()["FindGlueRun"]["Assign"]["run_id"]
     assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
-
-
-def test_no_request_can_give_its_run_the_argument_of_another_execution() -> None:
-    """The schema refuses it, but a manually started execution has passed no schema."""
-    request = {"arguments": {MARKER: "p-other", "--day": "1"}}
-    known = {"context": {"Execution": {"Name": "p-1", "Input": request}}}
-    passed = evaluate(states()["RunGlueJob"]["Arguments"]["Arguments"], known)
-    assert passed == {MARKER: "p-1", "--day": "1"}
 
 
 def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:

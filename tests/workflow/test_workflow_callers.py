@@ -66,13 +66,6 @@ def test_nothing_starts_for_a_caller_that_is_gone() -> None:
         assert walk.variables["failure"]["error"] == "CallerGone"
 
 
-def test_an_error_that_does_not_show_that_the_caller_is_gone_does_not_stop_its_work() -> None:
-    """For example a throttle, or a role that may not call SendTaskHeartbeat."""
-    for error in ("Sfn.SfnException", "States.Timeout", "Sfn.SdkClientException"):
-        following, variables = STATES["AskCaller"].catch(StateFailed(error, "said so"), {}, {})
-        assert (following, variables["caller"]) == ("ChooseWork", "WAITS")
-
-
 def test_nothing_starts_for_a_caller_whose_token_could_not_be_read() -> None:
     unread = [walk for walk in _walks() if "ReadToken" in walk.names and walk.after("ReadToken")[0] == "RecordOutcome"]
     assert unread
