@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Any
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
+from slotkeeper.slots.request import without_token
 from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token
+from slotkeeper_cli.requests import FIELD, HIDDEN, fields_in, hide_tokens
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, UnreadSource, received_or_visible
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
@@ -127,31 +127,15 @@ class DeadLetterMessage:
         return "" if self.group == self.attributes.get("source_message_id") else self.group
 
     @property
-    def order(self) -> tuple[float, str]:
-        """The order of the requests: when the original message was sent, then its sequence number.
-
-        Of a message that the starter did not send: when it was sent to this queue.
-        """
-        sent_at, sequence = self.attributes.get("sent_at", ""), self.attributes.get("sequence_number", "")
-        return (float(sent_at) if sent_at.isdecimal() else self.sent_at), sequence.zfill(40)
-
-    @property
-    def priority(self) -> Priority:
-        """The priority of a request."""
-        return priority_in(self.fields)
-
-    @property
-    def weight(self) -> int | None:
-        """The weight that a request states; None means the process's default weight."""
-        return weight_in(self.fields)
+    def order(self) -> float:
+        """When its request was sent, in seconds since the epoch. SQS itself keeps no time of the original message."""
+        sent_at = self.attributes.get("sent_at", "")
+        return float(sent_at) if sent_at.isdecimal() else self.sent_at
 
     @property
     def label(self) -> str:
-        """The request as a text, such as `order-1 (sample, attempt 2)` or `order-1 (sample, attempt 2, high)`."""
+        """The request as a text, such as `order-1 (sample, attempt 2)`."""
         facts = [self.process] * bool(self.queue.has_requests and self.process) + [f"attempt {self.attempt}"]
-        if self.queue.has_requests:
-            facts += [self.priority] * (self.priority != DEFAULT_PRIORITY)
-            facts += [f"weight {self.weight}"] * (self.weight is not None)
         return f"{self.request_id or 'no request id'} ({', '.join(facts)})"
 
     def is_named(self, name: str) -> bool:
@@ -165,17 +149,15 @@ class DeadLetterMessage:
 
     def summary(self) -> dict[str, Any]:
         """The message as `dlq list --json` shows it."""
-        data: dict[str, Any] = {
+        return {
             "message_id": self.message_id,
             "code": self.code,
             "reason": self.reason,
             "request_id": self.request_id,
             "attempt": self.attempt,
             "since": iso(self.sent_at),
+            **({"process": self.process} if self.queue.has_requests else {}),
         }
-        if self.queue.has_requests:
-            data |= {"process": self.process, "priority": self.priority, "weight": self.weight}
-        return data
 
 
 @dataclass(frozen=True)
@@ -318,12 +300,13 @@ class DeadLetterQueueReader:
     def _dead_letter(self, message: Mapping[str, Any]) -> DeadLetterMessage:
         attributes = message.get("MessageAttributes", {})
         # A work message is redriven as it is. Its body is hidden where it is shown.
-        body = without_token(message["Body"]) if self.queue.has_requests else Body(message["Body"])
+        given = message["Body"]
+        body = without_token(given) if self.queue.has_requests else given
         return DeadLetterMessage(
             queue=self.queue,
             message_id=message["MessageId"],
             receipt_handle=message["ReceiptHandle"],
-            body=body.text,
+            body=body,
             group=message["Attributes"].get("MessageGroupId", ""),
             sent_at=int(message["Attributes"]["SentTimestamp"]) / 1000,
             attributes={
@@ -331,5 +314,5 @@ class DeadLetterQueueReader:
                 for name, value in attributes.items()
                 if "StringValue" in value
             },
-            had_token=body.had_token,
+            had_token=FIELD in given and body != given,
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.errors import CommandRefused, NotFound
+from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.request_finder import RequestFinder, failure_of
 from slotkeeper_cli.requests import hide_tokens
@@ -155,15 +155,9 @@ class Failures:
     def _find(self, given: str) -> RequestRow:
         only = self._filters.process
         processes = [only] if only else [name_of(one) for one in self._control.processes.all()]
-        found = [one.last for one in self._finder.find(given, processes, only)]
-        passing = [row for row in found if self._filters.pass_on(row)]
-        failed = [row for row in passing if row.state in REDRIVABLE] or passing[:1]
-        if not failed:
+        one = self._finder.only(
+            given, processes, only, lambda row: row.state in REDRIVABLE and self._filters.pass_on(row)
+        )
+        if one is None or not self._filters.pass_on(one.last):
             raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
-        if len(failed) > 1:
-            executions = ", ".join(f"{row.execution} ({row.process})" for row in failed)
-            raise CommandRefused(
-                f"several requests have the id {given}: give --process, or the name of an execution. They are: "
-                f"{executions}. Nothing was changed."
-            )
-        return failed[0]
+        return one.last

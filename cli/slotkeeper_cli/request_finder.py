@@ -7,7 +7,7 @@ contain something else, and such a request is found by reading rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -19,6 +19,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, FAILURES
 from slotkeeper.slots.rows import Listed, RequestRow
 from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import iso, local_time, seconds
 from slotkeeper_cli.holders import SlotRelease, estimate, target_of
 from slotkeeper_cli.requests import hide_tokens, state_of
@@ -81,6 +82,24 @@ class RequestFinder:
             search = self._control.row_search
             rows = self._read(self._control.rows.rows(only, request_id=given) if only else search.everywhere(given))
         return _grouped(rows)
+
+    def only(
+        self, given: str, processes: Iterable[str], only: str | None, wanted: Callable[[RequestRow], bool]
+    ) -> FoundRequest | None:
+        """The one request with an id whose last attempt is wanted; if none is, any request with the id.
+
+        Raises:
+            CommandRefused: several are wanted.
+        """
+        found = self.find(given, processes, only)
+        chosen = [one for one in found if wanted(one.last)] or found[:1]
+        if len(chosen) > 1:
+            names = ", ".join(f"{one.last.execution} ({one.process})" for one in chosen)
+            raise CommandRefused(
+                f"several requests have the id {given}: give --process, or the name of an execution. They are: "
+                f"{names}. Nothing was changed."
+            )
+        return chosen[0] if chosen else None
 
     def _of_process(self, process: str, row: RequestRow) -> list[FoundRequest]:
         chain = [*self._chain(process, row.request_id)]

@@ -19,7 +19,7 @@ MAX_PAGES = 200
 ID_WIDTH = 26
 
 
-class RequestHistory:
+class ProcessRequests:
     """Reads the requests of a process.
 
     Attributes:
@@ -30,25 +30,30 @@ class RequestHistory:
         self.search = Search()
         self._control, self._process = control, process
 
-    def read(self, since: float, until: float) -> list[RequestRow]:
+    def started(self) -> list[RequestRow]:
+        """The requests that have started and not ended, in the order of their grants."""
+        opened = self.noted(self._control.rows.open(self._process, MAX_PAGES), "open requests")
+        names = ((self._process, execution) for execution, state in opened if state == "STARTED")
+        rows = self.noted(self._control.row_search.named(names), "started requests")
+        return sorted((row for row in rows if row.state == "STARTED"), key=lambda row: row.granted)
+
+    def history(self, since: float, until: float) -> list[RequestRow]:
         """The requests that have ended in a period, and those that have not ended, in the order of their sending.
 
-        What ends meanwhile is in the last read.
+        What starts or ends meanwhile is in a later read.
         """
-        rows = self._control.rows
-        queued = self._read(rows.queue(self._process, MAX_PAGES), "queued requests")
-        waiting = [
-            RequestRow(self._process, each.queued.execution, "QUEUED", each.request_id, 0, each.priority, each.sent)
-            for each in queued
+        rows, name = self._control.rows, self._process
+        queued = [
+            RequestRow(name, each.queued.execution, "QUEUED", each.request_id, 0, each.priority, each.sent)
+            for each in self.noted(rows.queue(name, MAX_PAGES), "queued requests")
         ]
-        open_ones = self._read(rows.open(self._process, MAX_PAGES), "open requests")
-        names = [execution for execution, state in open_ones if state == "STARTED"]
-        started = self._read(self._control.row_search.named(self._process, names), "started requests")
-        ended = self._read(rows.history(self._process, since, until, MAX_PAGES), "requests that have ended")
-        found = {row.execution: row for row in [*waiting, *started, *ended]}
+        started = self.started()
+        ended = self.noted(rows.history(name, since, until, MAX_PAGES), "requests that have ended")
+        found = {row.execution: row for row in [*queued, *started, *ended]}
         return sorted(found.values(), key=lambda row: row.sent)
 
-    def _read[T](self, listed: Listed[T], what: str) -> list[T]:
+    def noted[T](self, listed: Listed[T], what: str) -> list[T]:
+        """What a read has found. What it has not is noted in `search`."""
         if listed.is_cut:
             self.search.note_unread("RequestTable", f"there are more than {len(listed.rows):,} {what}")
         for why in listed.malformed:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from slotkeeper.settings import MAX_WEIGHT
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority, caller_of, masked, token_of
-from slotkeeper.slots.request import without_token as strip
+from slotkeeper.slots.request import masked
 from slotkeeper.slots.request_table import State
 
 # A request's field with its task token, and what is shown in its place.
@@ -61,36 +59,11 @@ def fields_in(text: str) -> Mapping[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def priority_in(fields: Mapping[str, Any]) -> Priority:
-    """The priority of a request; the default one if the field is missing or invalid."""
-    return next((each for each in PRIORITIES if each == fields.get("priority")), DEFAULT_PRIORITY)
-
-
 def weight_in(fields: Mapping[str, Any]) -> int | None:
     """The weight that a request states; None if it states none, or an invalid one."""
     weight = fields.get("weight")
     is_valid = isinstance(weight, int) and not isinstance(weight, bool) and 1 <= weight <= MAX_WEIGHT
     return weight if is_valid else None
-
-
-@dataclass(frozen=True)
-class Body:
-    """A request's body without its token.
-
-    Attributes:
-        text: the body, unchanged if it had no token.
-        caller: what identifies the caller in the request's execution name; "" without a token.
-    """
-
-    text: str
-    caller: str = ""
-    had_token: bool = False
-
-
-def without_token(body: str) -> Body:
-    """Remove the token of a request. Its other fields, such as its input, are unchanged."""
-    stripped = strip(body)
-    return Body(stripped, caller_of(token_of(body)), FIELD in body and stripped != body)
 
 
 def hide_tokens(text: str) -> str:

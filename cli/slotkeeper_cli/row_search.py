@@ -64,26 +64,22 @@ class RowSearch:
             request = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
         return _listed(found, is_cut=True)
 
-    def named(self, process: str, executions: Iterable[str]) -> Listed[RequestRow]:
-        """The rows of executions, in any order."""
-        parts = batched(((process, name) for name in executions), MAX_KEYS, strict=False)
-        read = in_parallel(lambda part: self._batch(part, LISTED, _NAMES), parts)
+    def named(self, names: Iterable[tuple[str, str]]) -> Listed[RequestRow]:
+        """The rows of executions, each given with its process, in any order."""
+        read = in_parallel(self._batch, batched(names, MAX_KEYS, strict=False))
         return _listed((item for items in read for item in items), is_cut=False)
 
     def request_ids(self, holders: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The request ids of up to MAX_KEYS executions, each given with its process; those that are not known miss."""
-        found = self._batch(holders[:MAX_KEYS], "execution, request_id", {})
-        return {item["execution"]["S"]: item["request_id"]["S"] for item in found if "request_id" in item}
+        return {row.execution: row.request_id for row in self.named(holders[:MAX_KEYS]).rows}
 
-    def _batch(self, names: Sequence[tuple[str, str]], attributes: str, aliases: dict[str, str]) -> list[Any]:
-        """These attributes of rows, each given with its process. DynamoDB leaves keys unprocessed under load."""
+    def _batch(self, names: Sequence[tuple[str, str]]) -> list[Any]:
         found: list[Any] = []
         keys: Any = [{"process_name": {"S": process}, "execution": {"S": name}} for process, name in names]
-        options: Any = {"ConsistentRead": True, "ProjectionExpression": attributes}
-        options |= {"ExpressionAttributeNames": aliases} if aliases else {}
-        while keys:
-            options["Keys"] = keys
-            answer: Any = self._dynamodb.batch_get_item(RequestItems={self._table_name: options})
+        asked: Any = {"ConsistentRead": True, "ProjectionExpression": LISTED, "ExpressionAttributeNames": _NAMES}
+        while keys:  # DynamoDB leaves keys unprocessed under load (API Reference, BatchGetItem)
+            asked["Keys"] = keys
+            answer: Any = self._dynamodb.batch_get_item(RequestItems={self._table_name: asked})
             found += answer["Responses"].get(self._table_name, [])
             keys = answer.get("UnprocessedKeys", {}).get(self._table_name, {}).get("Keys")
         return found

@@ -86,7 +86,7 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     for fields in ('"request_id": "a"', '"request_id": "a", "weight": 2', '"request_id": "b"'):
         move_by_sqs(operator, f'{{"process": "sample", {fields}}}')
     asked = operator.asks("dlq", "discard", "request", "--id", "a")
-    assert "Delete 2 messages (a (sample, attempt 1), a (sample, attempt 1, weight 2)) of RequestDeadLetter" in asked
+    assert "Delete 2 messages (a (sample, attempt 1), a (sample, attempt 1)) of RequestDeadLetterQueue" in asked
     assert operator.run("dlq", "discard", "request", "--id", "a", "--yes").exit_code == 0
     (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "b"

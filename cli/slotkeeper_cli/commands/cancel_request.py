@@ -151,7 +151,10 @@ def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], on
         raise control.not_found(only)
     finder, plan = RequestFinder(control), ToCancel()
     for given in dict.fromkeys(ids):
-        one = _only(finder, finder.find(given, names, only), given)
+        one = finder.only(given, names, only, lambda row: row.state in ("QUEUED", "STARTED"))
+        if one is None:
+            unread = " in what could be read" if finder.search.not_read else ""
+            raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")
         row = one.last
         chosen = Chosen(one.process, row.execution, one.request_id)
         process = processes.get(one.process)
@@ -165,21 +168,6 @@ def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], on
         else:
             _plan_stop(context, control, plan, chosen, process, one, stop)
     return plan
-
-
-def _only(finder: RequestFinder, found: Sequence[FoundRequest], given: str) -> FoundRequest:
-    """The one request with an id that may be queued or running."""
-    open_ones = [one for one in found if one.last.state in ("QUEUED", "STARTED")] or list(found[:1])
-    if not open_ones:
-        unread = " in what could be read" if finder.search.not_read else ""
-        raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")
-    if len(open_ones) > 1:
-        names = ", ".join(f"{one.last.execution} ({one.process})" for one in open_ones)
-        raise CommandRefused(
-            f"several requests have the id {given}: give --process, or the name of an execution. They are: {names}. "
-            "Nothing was changed."
-        )
-    return open_ones[0]
 
 
 def _plan_stop(

@@ -22,9 +22,9 @@ from slotkeeper_cli.formatting import cut, duration, iso, one_line
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.request_finder import attempt_as_dict
-from slotkeeper_cli.request_history import ID_WIDTH, RequestHistory, history_as_dict, history_lines
+from slotkeeper_cli.request_history import ID_WIDTH, ProcessRequests, history_as_dict, history_lines
 from slotkeeper_cli.requests import state_of
-from slotkeeper_cli.search import Search, print_not_read
+from slotkeeper_cli.search import print_not_read
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import slot_seconds
@@ -92,14 +92,14 @@ def _history(
     now = time.time()
     start, end = period(since, until or "0m", now)
     control = SlotControl(stack)
-    history = RequestHistory(control, process)
+    requests = ProcessRequests(control, process)
     # What ends during the reads has ended too.
-    rows = history.read(start, end if until else now + 86400)
+    rows = requests.history(start, end if until else now + 86400)
     if not rows:
         control.process(process)
     shown = [row for row in rows if row.sent <= end and (not states or _state_option(row.state) in states)]
     data = {"process": process, "since": iso(start), "until": iso(end), **history_as_dict(shown, now)}
-    return data | {"not_read": [each.as_dict() for each in history.search.not_read]}
+    return data | {"not_read": [each.as_dict() for each in requests.search.not_read]}
 
 
 def _render_history(console: Console, data: dict[str, Any]) -> None:
@@ -118,7 +118,8 @@ class Listing:
     def __init__(self, stack: StackConnection, process: str) -> None:
         self._stack, self._name = stack, process
         self._control = SlotControl(stack)
-        self._search = Search()
+        self._requests = ProcessRequests(self._control, process)
+        self._search = self._requests.search
         self._now = time.time()
 
     def read(self, states: Sequence[ListedState], limit: int) -> dict[str, Any]:
@@ -134,7 +135,7 @@ class Listing:
         wanted = set(states or ListedState)
         queue = read_queue(self._control.rows, process, self._now) if process and ListedState.QUEUED in wanted else None
         queued = self._queued(queue, limit) if queue else []
-        started = self._started() if ListedState.STARTED in wanted else []
+        started = [*map(self._shown, self._requests.started())] if ListedState.STARTED in wanted else []
         # What has started since the queue was read.
         running = {each["execution"] for each in started}
         queued = [each for each in queued if each["execution"] not in running]
@@ -159,7 +160,8 @@ class Listing:
             return named
 
     def _queued(self, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
-        self._note(queue.malformed)
+        for why in queue.malformed:
+            self._search.note_unread("RequestTable", why)
         nothing: dict[str, list[float]] = {}
         times = self._search.try_read("recent executions", lambda: slot_seconds(self._stack), nothing)
         found = []
@@ -169,32 +171,16 @@ class Listing:
             found.append(shown | {"expected_start": expected and expected.as_dict(self._now)})
         return found
 
-    def _started(self) -> list[dict[str, Any]]:
-        listed = self._control.rows.open(self._name)
-        if listed.is_cut:
-            why = f"{self._name} has more than {len(listed.rows):,} open requests: some that run may be missing"
-            self._search.note_unread("RequestTable", why)
-        names = [execution for execution, state in listed.rows if state == "STARTED"]
-        read = self._control.row_search.named(self._name, names)
-        self._note(read.malformed)
-        rows = [row for row in read.rows if row.state == "STARTED"]
-        return [self._shown(row) for row in sorted(rows, key=lambda row: row.granted)]
-
     def _ended(self, states: Collection[ListedState], most: int) -> list[dict[str, Any]]:
         """Those that ended last."""
         asked: list[State] = [each for each in get_args(State) if _state_option(each) in states]
         listed = self._control.row_search.last_ended(self._name, asked, most) if asked else Listed[RequestRow]()
-        self._note(listed.malformed)
-        return [self._shown(row) for row in listed.rows]
+        return [self._shown(row) for row in self._requests.noted(listed, "requests")]
 
     def _shown(self, row: RequestRow) -> dict[str, Any]:
         since = row.ended or row.started or row.sent
         shown = {"request_id": row.request_id, **attempt_as_dict(row)}
         return shown | {"position": None, "since": iso(since), "age_seconds": int(self._now - since)}
-
-    def _note(self, malformed: Sequence[str]) -> None:
-        for why in malformed:
-            self._search.note_unread("RequestTable", why)
 
 
 def render(console: Console, data: dict[str, Any]) -> None:
