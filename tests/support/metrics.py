@@ -15,7 +15,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "functions").glob("*/*.py"), *(ROOT / "layers" / "slotkeeper" / "slotkeeper").rglob("*.py")]
-WORKFLOW = ROOT / "statemachines" / "slot_workflow.asl.json"
 STACK = ("service",)
 PROCESS = ("process", "service")
 PRIORITY = ("priority", "process", "service")
@@ -33,27 +32,9 @@ class Metric:
 
 @cache
 def in_source() -> frozenset[Metric]:
-    """The metrics that the functions, the layer and the workflow can write."""
-    return of_functions() | of_workflow()
-
-
-@cache
-def of_functions() -> frozenset[Metric]:
     """The metrics that the functions and the layer can write."""
     metrics = {metric for tree in _trees() for metric in _of(tree)}
     return frozenset(metrics | {Metric(name, "Count", STACK) for name in findings_in_source()})
-
-
-@cache
-def of_workflow() -> frozenset[Metric]:
-    """The metrics that the workflow can write."""
-    metrics = set()
-    states = json.loads(WORKFLOW.read_text())["States"].values()
-    for state in (state for state in states if state.get("Resource", "").endswith(":putMetricData")):
-        for put in state["Arguments"]["MetricData"]:
-            dimensions = tuple(sorted(each["Name"] for each in put["Dimensions"]))
-            metrics.add(Metric(put["MetricName"], put["Unit"], dimensions))
-    return frozenset(metrics)
 
 
 @cache
@@ -111,12 +92,13 @@ def _of(tree: ast.Module) -> Iterator[Metric]:
         if isinstance(node, ast.Call):
             match node:
                 case ast.Call(func=ast.Attribute(attr="add_metric"), args=[name, ast.Attribute(attr=unit), *_]):
+                    yield from (Metric(text, MetricUnit[unit].value, STACK) for text in _texts(name))
+                case ast.Call(func=ast.Name(id="_count") | ast.Attribute(attr="_count"), args=[name]):
                     if isinstance(name, ast.Subscript) and isinstance(name.value, ast.Name):
                         values = tables[name.value.id].values
                     else:
                         values = [name]
-                    texts = (text for value in values for text in _texts(value))
-                    yield from (Metric(text, MetricUnit[unit].value, STACK) for text in texts)
+                    yield from (Metric(text, "Count", STACK) for value in values for text in _texts(value))
                 case ast.Call(func=ast.Name(id="measure_process"), args=[_, ast.Attribute(attr=unit)], keywords=values):
                     names = [str(each.arg) for each in values if each.arg != "of_priority"]
                     yield from (Metric(name, MetricUnit[unit].value, PROCESS) for name in names)

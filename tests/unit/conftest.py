@@ -206,8 +206,12 @@ class Account:
         return self.closed_executions.handle(execution, status, report), report
 
     def ending(self, body: Item) -> dict[str, Any]:
-        """Send a message to EndingQueue and receive it, as the event source mapping delivers it."""
+        """Send a message to EndingQueue and receive it."""
         self.sqs.send_message(QueueUrl=self.ending_url, MessageBody=json.dumps(body))
+        return self.next_ending()
+
+    def next_ending(self) -> dict[str, Any]:
+        """The next message of EndingQueue, as the event source mapping delivers it."""
         (received,) = self.sqs.receive_message(QueueUrl=self.ending_url)["Messages"]
         return record(received["Body"]) | {"receiptHandle": received["ReceiptHandle"]}
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
+from botocore.exceptions import EndpointConnectionError
 
 from slotkeeper import events, observability, token
 from slotkeeper.chatbot import token as chat_token
@@ -23,7 +24,7 @@ from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import Message
-from slotkeeper.slots import leases, run_report, starter
+from slotkeeper.slots import endings, leases, run_report, starter
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.dispatch import Report
 from slotkeeper.slots.doorbell import Bell
@@ -77,11 +78,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
     def receive(*_: Any) -> list[str]:
         for acceptance in (Accepted(name), SameAgain(name), Rejected(name, "TooLarge", "why")):
             observer.accepted(request, acceptance, 1.0)
-        for answered in (AnswerOutcome.SPENT, AnswerOutcome.FAILED):
-            observer.dead_lettered(delivery("{}"), "InvalidRequest", "why", answered)
-        for state in ENDED_WITHOUT_START:
-            row = RequestRow("p", name, state, "order-1", 1, "high", 1.0, code="Code", reason="why")
-            module._on_published(row, None)
+        observer.dead_lettered(delivery("{}"), "InvalidRequest", "why")
         started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
         observer.dispatched("p", Report(started, put_back=["p-1"], is_cut=True))
         observer.failed("Left messages on the queue after an error", Surprise("why"), messages=1)
@@ -104,14 +101,28 @@ def _janitor(module: ModuleType) -> Iterator[None]:
     module._janitor = SimpleNamespace(run=run)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run_report, "logger", observability.logger)  # the one that this test has reloaded
-        for took in (True, False):
-            module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
-            yield module.handler({}, CONTEXT)
+        yield module.handler({}, CONTEXT)
 
 
 def _ending(module: ModuleType) -> Iterator[None]:
-    module._closed = SimpleNamespace(handle=lambda *_: None)
-    yield module.handler({"Records": [request_record('{"detail": {"name": "p-1"}}')]}, CONTEXT)
+    name = Request("p", {}, "order-1").execution_name
+
+    def handle(*_: Any) -> None:
+        for state in ("SUCCEEDED", "FAILED", *ENDED_WITHOUT_START):
+            row = RequestRow("p", name, state, "order-1", 1, "high", 1.0, code="CallerGone", reason="why")
+            module._endings._on_published(row)
+        for answered in (AnswerOutcome.SPENT, AnswerOutcome.FAILED):
+            module._endings._answered(answered)
+        module._endings._notices = SimpleNamespace(publish=publish)
+        module._endings._notify(row, "why", "arn")
+
+    def publish(*_: Any) -> None:
+        raise EndpointConnectionError(endpoint_url="the service")
+
+    module._closed = SimpleNamespace(handle=handle)
+    body = {"detail": {"name": name, "status": "ABORTED"}}
+    with patch.object(endings, "logger", observability.logger):
+        yield module.handler({"Records": [request_record(body)]}, CONTEXT)
 
 
 def _chatbot(module: ModuleType) -> Iterator[None]:

@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.boundary import refuse
-from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
-from tests.unit.janitor_scene import REQUEST, TOKEN, CallerScene
+from tests.support.boundary import passed_values, refuse
+from tests.unit.conftest import CONTEXT, NOW, Account, Load, delivery, request_record
+from tests.unit.janitor_scene import REQUEST, JanitorScene
 
+TOKEN = "AAAA-the-token-of-the-caller"
 LONG_AGO = NOW - 10**7  # before the functions' own clock
-REFUSALS = ["", "TaskTimedOut", "AccessDeniedException"]
-
-
-@pytest.fixture
-def scene(account: Account) -> CallerScene:
-    return CallerScene(account)
 
 
 def _events_of(module: Any) -> list[str]:
@@ -33,50 +28,36 @@ def _events_of(module: Any) -> list[str]:
 
 @pytest.fixture
 def shown(account: Account, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """What was written, logged and kept until a call of the fixture."""
+    """What was written, logged, kept and notified until a call of the fixture."""
 
     def everything() -> str:
         output = capsys.readouterr()
         # With every key: the layer's modules keep the logger of their first import.
         logged = [vars(record) for record in caplog.records]
-        kept = [account.messages(url) for url in (account.dead_letter_url, account.failed_url)]
-        return f"{output.out}{output.err}{logged}{json.dumps(kept)}"
+        return f"{output.out}{output.err}{logged}{json.dumps(account.messages(account.dead_letter_url))}"
 
     return everything
 
 
-UNKNOWN = REQUEST | {"process": "q", "task_token": TOKEN}  # its caller is answered
-
-
 @pytest.mark.parametrize(
-    ("body", "refusal"),
+    "body",
     [
-        *((UNKNOWN, refusal) for refusal in REFUSALS),
-        (REQUEST | {"task_token": [TOKEN]}, ""),
-        (REQUEST | {"task_token": f"{TOKEN} with space"}, ""),
-        ([{"task_token": TOKEN}], ""),
-        ('{"task_token": "' + TOKEN + '",', ""),
-        (REQUEST | {"task_token": TOKEN}, ""),
+        REQUEST | {"task_token": [TOKEN]},
+        REQUEST | {"task_token": f"{TOKEN} with space"},
+        [{"task_token": TOKEN}],
+        '{"task_token": "' + TOKEN + '",',
+        REQUEST | {"task_token": TOKEN},
+        REQUEST | {"process": "q", "task_token": TOKEN},
     ],
-    ids=[*REFUSALS, "wrong type", "white space", "a list", "cut off", "valid"],
+    ids=["wrong type", "white space", "a list", "cut off", "valid", "rejected"],
 )
-def test_the_starter_shows_no_token(
-    scene: CallerScene, load: Load, shown: Callable[[], str], body: Any, refusal: str
-) -> None:
-    scene.refusal = refusal
-    starter = load("starter")
-    scene.answer_calls_of(starter._callers()._stepfunctions)
-    published = _events_of(starter)
+def test_the_starter_shows_no_token(load: Load, shown: Callable[[], str], body: Any) -> None:
     group = body["process"] if isinstance(body, dict) else "p"
-    starter.handler({"Records": [request_record(body, group=group)]}, CONTEXT)
-    is_valid = isinstance(body, dict) and body.get("process") == "p" and body["task_token"] == TOKEN
-    assert len(published) == (not is_valid)
-    assert TOKEN not in shown() + "".join(published)
+    load("starter").handler({"Records": [request_record(body, group=group)]}, CONTEXT)
+    assert TOKEN not in shown()
 
 
-def test_an_error_of_the_starter_shows_no_token(
-    scene: CallerScene, load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_starter_shows_no_token(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     starter = load("starter")
     refuse(starter._starts._stepfunctions, "StartExecution", "ThrottlingException")
     starter.handler({"Records": [request_record(REQUEST | {"task_token": TOKEN})]}, CONTEXT)
@@ -85,21 +66,28 @@ def test_an_error_of_the_starter_shows_no_token(
     assert TOKEN not in output.out + output.err
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("function", ["janitor", "ending"])
-def test_the_janitor_shows_no_token(
-    scene: CallerScene, load: Load, shown: Callable[[], str], function: str, refusal: str
+@pytest.mark.parametrize("refusal", ["", "TaskTimedOut", "AccessDeniedException"])
+@pytest.mark.parametrize("function", ["janitor", "status event", "refused message"])
+def test_the_sender_of_ends_shows_no_token(
+    account: Account, load: Load, shown: Callable[[], str], function: str, refusal: str
 ) -> None:
-    scene.refusal = refusal
+    scene = JanitorScene(account, TOKEN)
     scene.start(at=LONG_AGO)
     scene.abort(at=LONG_AGO)
-    scene.child("FAILED", at=LONG_AGO)
-    module = load(function)
-    scene.answer_calls_of(module._stepfunctions)
-    module._stepfunctions.meta.events.register("after-call.stepfunctions", scene._set_dates)
+    scene.release()
+    module = load("janitor" if function == "janitor" else "ending")
+    account.receive_answers_of(module._stepfunctions)
+    if refusal:
+        refuse(module._stepfunctions, "SendTaskFailure", refusal, message=TOKEN)  # as a real error may
     published = _events_of(module)
-    handle = scene.account.status_event(scene.execution) if function == "ending" else ""
-    record = request_record({"detail": {"name": scene.execution}}) | {"receiptHandle": handle}
-    module.handler({"Records": [record]}, CONTEXT)
-    assert (len(scene.seen), len(published)) == (1, 1)
-    assert TOKEN not in shown() + "".join(published)
+    notified = passed_values(
+        module._endings._notices._sns if function != "janitor" else account.sns, "Publish", "Message"
+    )
+    body: dict[str, Any] = {"detail": {"name": scene.execution, "status": "FAILED"}}
+    if function == "refused message":
+        account.ending_queue.refused(delivery(REQUEST | {"weight": "x", "task_token": TOKEN}), "InvalidRequest", "why")
+        body = json.loads(account.next_ending()["body"])
+    module.handler({"Records": [account.ending(body)]}, CONTEXT)
+    is_published = refusal != "AccessDeniedException"
+    assert (len(account.answers), len(published)) == (not refusal, is_published)
+    assert TOKEN not in shown() + "".join(published) + "".join(notified)

@@ -10,12 +10,12 @@ import pytest
 import urllib3
 
 from slotkeeper.settings import (
+    EndingSettings,
     JanitorSettings,
     MissingSetting,
     StarterSettings,
     load_settings,
 )
-from slotkeeper.slots.janitor import RunLease
 from tests.support.boundary import refuse
 from tests.support.function_environment import OF_SLOTS
 from tests.unit.conftest import CONTEXT, NOW, Account, Load
@@ -25,25 +25,6 @@ def test_the_janitor_runs_on_any_event(account: Account, load: Load) -> None:
     account.processes.set_limit("p", 0)
     account.queue("a", weight=2)
     assert load("janitor").handler({}, CONTEXT) == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUnpublished": 0}
-
-
-def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Load) -> None:
-    janitor = load("janitor")
-    assert RunLease(account.dynamodb, account.settled_table).take(60)
-    assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
-
-
-def test_a_failed_run_returns_its_lease(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    janitor = load("janitor")
-
-    def fail(*_: object) -> None:
-        raise TimeoutError
-
-    with monkeypatch.context() as patch:
-        patch.setattr("slotkeeper.slots.janitor.Janitor.run", fail)
-        with pytest.raises(TimeoutError):
-            janitor.handler({}, CONTEXT)
-    assert "JanitorRunsSkipped" not in janitor.handler({}, CONTEXT)
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
@@ -265,10 +246,20 @@ def test_deleting_the_stack_leaves_the_process(account: Account, registrar: Regi
     assert account.item("p") is not None
 
 
-@pytest.mark.parametrize("settings", [StarterSettings, JanitorSettings])
-@pytest.mark.parametrize("name", ["SLOT_TABLE_NAME", "REQUEST_TABLE_NAME", "DISPATCH_QUEUE_URL", "WORKFLOW_ARN"])
+OF_ENDS = ["FAILURE_TOPIC_ARN", "REQUEST_RETENTION_DAYS", "FAILED_RETENTION_DAYS", "REQUEST_DEAD_LETTER_QUEUE_URL"]
+SHARED = ["SLOT_TABLE_NAME", "REQUEST_TABLE_NAME", "DISPATCH_QUEUE_URL", "WORKFLOW_ARN"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        *((StarterSettings, name) for name in (*SHARED, "ENDING_QUEUE_URL", "REQUEST_DEAD_LETTER_QUEUE_URL")),
+        *((JanitorSettings, name) for name in (*SHARED, *OF_ENDS)),
+        (EndingSettings, "ENDING_QUEUE_URL"),
+    ],
+)
 def test_a_missing_setting_is_named(
-    name: str, settings: Any, account: Account, monkeypatch: pytest.MonkeyPatch
+    settings: Any, name: str, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in (OF_SLOTS | account.environment).items():
         monkeypatch.setenv(variable, value)

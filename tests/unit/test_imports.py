@@ -168,16 +168,47 @@ def test_only_the_plan_compares_a_weight_with_a_limit() -> None:
 
 def test_only_the_doorbell_sends_to_its_queue() -> None:
     """Each other sender of the layer and of the functions has a queue of its own."""
-    senders = {
-        name
-        for name, path in _modules().items()
-        if path.is_relative_to(ROOT / "layers") or path.is_relative_to(ROOT / "functions")
-        for node in ast.walk(_parsed(path))
-        if isinstance(node, ast.Attribute) and node.attr.startswith("send_message")
-    }
+    senders = {name for name in _callers_of("send_message") if not name.startswith("slotkeeper_cli")}
     rings = {name for name in senders if "Bell" in _modules()[name].read_text()}
     assert rings == {"slotkeeper.slots.doorbell"}
-    assert senders - rings == {"slotkeeper.retry.delivery", "slotkeeper.slots.queues"}
+    assert senders - rings == {"slotkeeper.retry.delivery", "slotkeeper.slots.queues", "slotkeeper.slots.ending_queue"}
+
+
+# One sender of ends
+
+
+def test_only_the_endings_answer_callers_publish_requests_and_notify() -> None:
+    """No other function, no command and no state of the workflow: so an end is published once, in one order."""
+    assert _callers_of("send_task_success") == _callers_of("send_task_failure") == {"slotkeeper.slots.callers"}
+    for module in ("callers", "request_events", "notices"):
+        users = {name for name, path in _modules().items() if f"slotkeeper.slots.{module}" in _imports(path)}
+        assert users == {"slotkeeper.slots.endings"}, module
+    actions = set(
+        re.findall(r":::(?:aws-sdk:)?([\w:]+)", (ROOT / "statemachines" / "slot_workflow.asl.json").read_text())
+    )
+    assert not {action for action in actions if re.search("sendTask(Success|Failure)|putEvents|sns|putMetric", action)}
+
+
+def test_only_the_endings_mark_an_end_as_published_and_remove_token_and_answer() -> None:
+    """A returned request has no end: its token goes to its next attempt."""
+    removing = {
+        name
+        for name, path in _modules().items()
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Constant) and re.search(r"REMOVE\b.*(#open|task_token|answer)", str(node.value))
+    }
+    assert removing == {"slotkeeper.slots.endings", "slotkeeper.slots.returns"}
+
+
+def _callers_of(method: str) -> set[str]:
+    """The modules of the product that call a method whose name begins so."""
+    return {
+        name
+        for name, path in _modules().items()
+        if not path.is_relative_to(ROOT / "dev")
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr.startswith(method)
+    }
 
 
 def _closure(module: str) -> set[str]:

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tests.support.metrics import ROOT, Metric, in_output, in_source, of_functions
+from tests.support.metrics import ROOT, Metric, in_output, in_source
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
-from tests.unit.conftest import CONTEXT, Load, request_record
-from tests.unit.work_account import WorkAccount
+from tests.unit.conftest import CONTEXT, Account, Load, request_record
+from tests.unit.work_account import WorkAccount, invocation
 
 BY_FILTER = Metric("GlueConcurrencyRefusals", "Count", ())
 
@@ -22,7 +22,7 @@ def everything(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> d
 
 def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensions(everything: dict[str, str]) -> None:
     written = {metric for text in everything.values() for metric in in_output(text)}
-    assert written == of_functions()
+    assert written == in_source()
 
 
 def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
@@ -38,10 +38,11 @@ def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
 
 @pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])
 def test_an_unknown_process_in_a_message_adds_no_metric(
-    load: Load, capsys: pytest.CaptureFixture[str], body: str
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     """Each metric costs money, and a sender could invent any number of processes."""
     load("starter").handler({"Records": [request_record(body, group="made-up")]}, CONTEXT)
+    load("ending").handler({"Records": [account.next_ending()]}, invocation())
     written = in_output(capsys.readouterr().out)
     assert {"RequestsDeadLettered", "RequestsRejected"} & {metric.name for metric in written}
     assert not [metric for metric in written if "process" in metric.dimensions]

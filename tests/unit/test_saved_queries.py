@@ -107,6 +107,7 @@ def test_every_query_finds_lines_and_in_them_every_field(lines: dict[str, list[d
 def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[str, list[dict[str, Any]]]) -> None:
     query = ALL["RequestStoryQuery"]
     assert {function for function in query.functions if any(map(query.matches, lines.get(function, [])))} == {
+        "ending",
         "janitor",
         "starter",
         "worker",

@@ -11,23 +11,12 @@ import pytest
 from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.request_table import Leaving
 from tests.support.boundary import lose_answer, refuse
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, bell_record, request_record
+from tests.unit.function_lines import counted, written
 from tests.unit.work_account import invocation
 
 LATE = "2020-01-01T00:00:00Z"
-
-
-def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-
-
-def counted(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
-    """The metrics of the stack, with their sums."""
-    lines = [line for line in written(capsys) if "_aws" in line and "process" not in line]
-    names = {each["Name"] for line in lines for of in line["_aws"]["CloudWatchMetrics"] for each in of["Metrics"]}
-    return {name: sum(sum(line.get(name, [])) for line in lines) for name in names - {"ColdStart"}}
 
 
 def asked(request_id: str = "a", **fields: Any) -> Item:
@@ -76,9 +65,6 @@ def test_what_does_not_fit_into_the_invocation_is_left_to_a_ring(account: Accoun
         pytest.param({}, asked(), {"RequestsAdmitted": 1}, id="started"),
         pytest.param({"paused": {"BOOL": True}}, asked(), {}, id="it waits"),
         pytest.param({}, "junk", {"RequestsDeadLettered": 1}, id="no request"),
-        pytest.param({}, asked(process="made-up"), {"RequestsRejected": 1}, id="rejected"),
-        pytest.param({"paused": {"BOOL": True}}, asked(when_busy="skip"), {"RequestsSkipped": 1}, id="skipped"),
-        pytest.param({}, asked(start_before=LATE), {"RequestsTooLate": 1}, id="too late"),
         pytest.param({"slot_limit": {"S": "1"}}, asked(), {"StarterErrors": 1}, id="malformed process"),
     ],
 )
@@ -109,49 +95,30 @@ def test_a_throttled_start_is_counted_as_an_error(load: Load, capsys: pytest.Cap
     assert counted(capsys) == {"StarterErrors": 1}
 
 
-def test_a_cancelled_request_and_the_length_of_a_chain_are_counted(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = account.queue("a")
-    account.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW)
-    rings = [bell_record(Bell("p", count=7, ended=(name,)))]
-    load("starter").handler({"Records": rings}, CONTEXT)
-    assert counted(capsys) == {"RequestsCancelled": 1, "DispatchChain": 7}
+def test_the_length_of_a_chain_is_counted(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    load("starter").handler({"Records": [bell_record(Bell("p", count=7))]}, CONTEXT)
+    assert counted(capsys) == {"DispatchChain": 7}
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("attributes", "body", "end"),
     [
-        ("", {}),
-        ("TaskTimedOut", {"AnswersSpent": 1}),
-        ("AccessDeniedException", {"AnswersFailed": 1}),
+        ({}, asked(weight="heavy", task_token="token"), "refused"),
+        ({}, asked(process="made-up", task_token="token"), "process"),
+        ({"paused": {"BOOL": True}}, asked(when_busy="skip", task_token="token"), "executions"),
+        ({}, asked(start_before=LATE, task_token="token"), "executions"),
     ],
+    ids=["no request", "rejected", "skipped", "too late"],
 )
-@pytest.mark.parametrize("body", ["junk", "skipped"])
-def test_an_answer_that_does_not_arrive_is_counted(
-    body: str,
-    code: str,
-    expected: dict[str, float],
-    account: Account,
-    load: Load,
-    capsys: pytest.CaptureFixture[str],
+def test_the_end_of_a_request_is_left_to_its_sender(
+    attributes: Item, body: Item, end: str, account: Account, load: Load
 ) -> None:
-    account.write("paused", {"BOOL": True})
+    for name, value in attributes.items():
+        account.write(name, value)
     starter = load("starter")
-    if code:
-        refuse(starter._callers()._stepfunctions, "SendTaskFailure", code)
-    elif code == "":
-        starter._callers()._stepfunctions.meta.events.register(
-            "before-call.stepfunctions.SendTaskFailure", lambda **_: (_Answered(), {})
-        )
-    text = asked(task_token="token", **({"weight": "heavy"} if body == "junk" else {"when_busy": "skip"}))
-    starter.handler({"Records": [request_record(text)]}, CONTEXT)
-    ends = {"RequestsDeadLettered": 1} if body == "junk" else {"RequestsSkipped": 1}
-    assert counted(capsys) == ends | expected
-
-
-class _Answered:
-    status_code = 200
+    starter.handler({"Records": [request_record(body)]}, CONTEXT)
+    assert end in json.loads(account.next_ending()["body"])
+    assert not {"Callers", "Endings", "RequestEvents", "FailureNotices"} & vars(starter).keys()
 
 
 @pytest.mark.parametrize("priority", ["high", "low", "normal"])
@@ -167,13 +134,9 @@ def test_the_wait_is_measured_of_the_process_and_of_a_priority_other_than_the_de
     assert all(line["RequestWait"][0] >= 40 for line in lines)
 
 
-def test_the_log_names_the_request_its_execution_and_its_end(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [request_record(asked("a", priority="low"), "m0"), request_record(asked("b", start_before=LATE), "m1")]
-    load("starter").handler({"Records": records}, CONTEXT)
-    lines = {(line["message"], line.get("request_id", "")): line for line in written(capsys) if "message" in line}
-    queued, started = lines["Queued a request", "a"], lines["Started the workflow", ""]
+def test_the_log_names_the_request_and_its_execution(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    load("starter").handler({"Records": [request_record(asked("a", priority="low"))]}, CONTEXT)
+    lines = {line["message"]: line for line in written(capsys) if "message" in line}
+    queued, started = lines["Queued a request"], lines["Started the workflow"]
     assert (queued["request_id"], queued["priority"], queued["sent_at"]) == ("a", "low", NOW)
     assert started["execution"] == queued["execution"] == execution_name("p", "a", 1)
-    ended = lines["A request has ended without a start", "b"]
-    assert (ended["process"], ended["execution"], ended["state"]) == ("p", execution_name("p", "b", 1), "TOO_LATE")
-    assert ended["reason"] == "its start_before has passed"

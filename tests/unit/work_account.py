@@ -38,13 +38,16 @@ class WorkAccount:
         return list(answer.get("Messages", []))
 
 
+_TIMES = ("SentTimestamp", "ApproximateFirstReceiveTimestamp")
+
+
 def record(body: Any, message_id: str = "m1", **attributes: str) -> dict[str, Any]:
     """A message as the event source mapping delivers it."""
     return {
         "messageId": message_id,
         "receiptHandle": f"handle-{message_id}",
         "body": body if isinstance(body, str) else json.dumps(body),
-        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1800000000000"},
+        "attributes": {"ApproximateReceiveCount": "1"} | dict.fromkeys(_TIMES, "1800000000000"),
         "messageAttributes": {name: {"dataType": "Number", "stringValue": value} for name, value in attributes.items()},
         "eventSource": "aws:sqs",
         "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:work",

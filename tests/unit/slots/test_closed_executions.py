@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import time
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item
-from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, MAX_WAIT_SECONDS, WHILE_STOPPING_SECONDS
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
-from tests.support.boundary import Calls, Killed, before_write, passed_values, refuse
-from tests.unit.conftest import CHECK_GAP, NOW, Account, Load
+from tests.support.boundary import Calls, Killed, before_write, refuse
+from tests.unit.conftest import CHECK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased
-from tests.unit.work_account import invocation
 
 TOKEN = "AAAA-the-token-of-the-caller"
 SOON = NOW + 1
@@ -334,76 +331,3 @@ def test_a_request_of_a_removed_process_is_settled(aborted: JanitorScene) -> Non
     account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
     assert _receives(aborted, SOON) == [None]
     assert (account.states, _published(aborted)) == ({"order-1/1": "FAILED"}, [("FAILED", "ABORTED")])
-
-
-# The function
-
-
-def _event(scene: JanitorScene, status: str = "ABORTED", first_receive: float = 0) -> dict[str, Any]:
-    made = scene.account.ending({"detail": {"name": scene.execution, "status": status}})
-    made["attributes"]["ApproximateFirstReceiveTimestamp"] = str(int((first_receive or time.time()) * 1000))
-    return made
-
-
-@pytest.mark.parametrize(("age", "comes_again"), [(0, True), (MAX_WAIT_SECONDS + 1, False)], ids=["new", "old"])
-def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap_until_it_is_given_up(
-    age: float, comes_again: bool, scene: JanitorScene, load: Load
-) -> None:
-    scene.start()
-    scene.abort()
-    module = load("ending")
-    asked = passed_values(module._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
-    kept = module.handler({"Records": [_event(scene, first_receive=time.time() - age)]}, invocation())
-    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}] * comes_again}
-    assert asked == [CHECK_GAP + 1] * comes_again
-
-
-def test_the_messages_for_which_no_time_is_left_come_again(scene: JanitorScene, load: Load) -> None:
-    scene.start()
-    scene.release("SUCCEEDED")
-    module = load("ending")
-    records = [_event(scene, "SUCCEEDED") | {"messageId": f"m{at}"} for at in range(2)]
-    kept = module.handler({"Records": records}, invocation(20.0))
-    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-
-
-def test_ends_without_an_execution_are_published_by_name_or_by_process(account: Account, load: Load) -> None:
-    names = [account.queue(each) for each in ("a", "b")]
-    account.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
-    module = load("ending")
-    bodies: list[Item] = [{"process": "p", "executions": names[:1]}, {"process": "p"}]
-    left = []
-    for body in bodies:
-        assert module.handler({"Records": [account.ending(body)]}, invocation()) == {"batchItemFailures": []}
-        left.append([name for name, _ in account.rows.unpublished("p").rows])
-    assert left == [names[1:], []]
-
-
-@pytest.mark.parametrize("age", [0, MAX_WAIT_SECONDS + 1])
-def test_what_the_janitor_does_not_repeat_is_never_given_up(age: float, account: Account, load: Load) -> None:
-    refused = {"message_id": "m", "group_id": "p", "code": "InvalidRequest", "reason": "why", "task_token": TOKEN}
-    module = load("ending")
-    refuse(module._stepfunctions, "SendTaskFailure", "ThrottlingException")
-    made = account.ending({"refused": refused})
-    made["attributes"]["ApproximateFirstReceiveTimestamp"] = str(int((time.time() - age) * 1000))
-    assert module.handler({"Records": [made]}, invocation())["batchItemFailures"]
-
-
-def test_an_end_that_cannot_be_handled_returns_and_is_counted(
-    scene: JanitorScene, load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scene.start()
-    scene.release("SUCCEEDED")
-    module = load("ending")
-    refuse(module._dynamodb, "GetItem", "InternalServerError")
-    kept = module.handler({"Records": [_event(scene, "SUCCEEDED")]}, invocation())
-    assert kept == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert '"JanitorErrors":[1.0]' in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "body", ["", "junk", [], {}, {"detail": {"name": "p-1"}}, {"detail": 1}, {"refused": {"code": "x"}}, {"process": 1}]
-)
-def test_a_message_of_another_sender_is_deleted(body: Any, account: Account, load: Load) -> None:
-    made = account.ending({}) | {"body": body if isinstance(body, str) else json.dumps(body)}
-    assert load("ending").handler({"Records": [made]}, invocation()) == {"batchItemFailures": []}
