@@ -69,7 +69,7 @@ def stateful(template: Template) -> dict[str, dict[str, Any]]:
             "Type": resource["Type"],
             **{key: resource[key] for key in POLICIES if key in resource},
             **({"When": json.dumps(template["Conditions"][resource["Condition"]])} if "Condition" in resource else {}),
-            "CreateOnly": create_only(resource),
+            **({"CreateOnly": fixed} if (fixed := create_only(resource)) else {}),
         }
         for name, resource in sorted(template["Resources"].items())
         if resource["Type"] in STATEFUL
@@ -96,8 +96,9 @@ def _losses(name: str, before: Template, after: Template | None) -> Iterator[str
     if after["Type"] != before["Type"]:
         yield f"{name} was {before['Type']} and is {after['Type']}: {replaced}. Add a new resource instead"
         return
-    for path in sorted({*before["CreateOnly"], *after["CreateOnly"]}):
-        old, new = (each["CreateOnly"].get(path) for each in (before, after))
+    fixed, now_fixed = (each.get("CreateOnly", {}) for each in (before, after))
+    for path in sorted({*fixed, *now_fixed}):
+        old, new = fixed.get(path), now_fixed.get(path)
         if old != new:
             yield (
                 f"{name} would be replaced by a new one, since {path.removeprefix('/properties/')} is create-only and "

@@ -13,11 +13,12 @@ import typer.main
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
 from slotkeeper.retry.downstream.health import BreakerSettings
+from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
 from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
 from tests.support.metrics import ROOT
-from tests.template.metric_math import Point, value
+from tests.template.metric_math import Point, values
 from tests.template.test_template import RESOURCES, TEMPLATE
 from tests.template.watched import ALARMS, Asked, as_text, asked_by_alarm, judge, unknown_references
 from tests.workflow.definition import definition
@@ -94,15 +95,20 @@ def test_an_alarm_has_an_action_and_missing_data_does_not_raise_it() -> None:
 # ------------------------------------------------------------------------------------------------------ missing data
 
 
-def _metrics(alarm: str) -> dict[str, str]:
-    """The metrics of an alarm's expression, by their ids."""
-    with_names = [each for each in ALARMS[alarm].get("Metrics", []) if "MetricStat" in each]
-    return {each["Id"]: each["MetricStat"]["Metric"]["MetricName"] for each in with_names}
+def _metrics(alarm: str) -> dict[str, Any]:
+    """The metrics of an alarm's expressions, by their ids."""
+    return {each["Id"]: each["MetricStat"]["Metric"] for each in ALARMS[alarm]["Metrics"] if "MetricStat" in each}
 
 
-def _result(alarm: str, **points: Point) -> Point:
-    (expression,) = (each["Expression"] for each in ALARMS[alarm]["Metrics"] if "Expression" in each)
-    return value(expression, points)
+def _result(alarm: str, *periods: dict[str, Point]) -> Point:
+    """What the alarm watches in the last of these periods."""
+    series = {name: [period[name] for period in periods] for name in _metrics(alarm)}
+    for each in reversed(ALARMS[alarm]["Metrics"]):  # an expression precedes those that it uses
+        if "Expression" in each:
+            series[each["Id"]] = values(each["Expression"], series)
+            watched = each
+    assert watched.get("ReturnData", True)
+    return series[watched["Id"]][-1]
 
 
 COMPUTED = [alarm for alarm in ALARMS if "Metrics" in ALARMS[alarm]]
@@ -111,10 +117,11 @@ COMPUTED = [alarm for alarm in ALARMS if "Metrics" in ALARMS[alarm]]
 @pytest.mark.parametrize("alarm", COMPUTED)
 def test_an_expression_has_a_value_when_aws_writes_no_zero(alarm: str) -> None:
     """Otherwise the alarm has no data in the case that it is for, or never returns to OK."""
-    metrics = _metrics(alarm)
-    points = {name: None if metric in ONLY_ABOVE_ZERO else 1.0 for name, metric in metrics.items()}
+    own = {metric["MetricName"] for metric in _metrics(alarm).values() if metric["Namespace"] == "Slotkeeper"}
+    rare = own | ONLY_ABOVE_ZERO
+    points = {name: None if metric["MetricName"] in rare else 1.0 for name, metric in _metrics(alarm).items()}
     assert None in points.values()
-    assert _result(alarm, **points) is not None
+    assert _result(alarm, points, points) is not None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +130,7 @@ def test_an_expression_has_a_value_when_aws_writes_no_zero(alarm: str) -> None:
 def test_messages_that_no_function_receives_are_counted(visible: Point, received: Point, counted: Point) -> None:
     """A disabled event source receives nothing, and SQS then writes no data point."""
     alarm = ALARMS["WorkerIdleAlarm"]
-    assert _result("WorkerIdleAlarm", visible=visible, received=received) == counted
+    assert _result("WorkerIdleAlarm", {"visible": visible, "received": received}) == counted
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
 
 
@@ -133,12 +140,33 @@ def test_an_alarm_that_would_keep_its_state_without_data_uses_an_expression() ->
 
 @pytest.mark.parametrize("alarm", ["SlotTableThrottleAlarm", "RequestTableThrottleAlarm"])
 def test_a_throttle_alarm_returns_to_ok_when_no_write_is_refused(alarm: str) -> None:
-    assert _result(alarm, throttled=None) == 0
-    assert _result(alarm, throttled=7) == 7
+    assert _result(alarm, {"throttled": None}) == 0
+    assert _result(alarm, {"throttled": 7}) == 7
 
 
-@pytest.mark.parametrize("queue", ["RequestQueue", "DispatchQueue"])
-def test_an_old_message_rings_before_the_queue_drops_it_and_not_for_a_delay(queue: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "now", "sent", "added"),
+    [
+        pytest.param(3, 3, None, 0, id="an old message lies there"),
+        pytest.param(3, 4, None, 1, id="SQS moves a message"),
+        pytest.param(None, 1, None, 1, id="SQS moves the first message, which wakes the queue"),
+        pytest.param(3, 1, 1, 1, id="the starter sends one while an operator discards others"),
+        pytest.param(3, None, None, 0, id="an operator discards all"),
+    ],
+)
+def test_the_dead_letter_alarm_rings_for_an_increase(before: Point, now: Point, sent: Point, added: Point) -> None:
+    periods = {"visible": before, "sent": None}, {"visible": now, "sent": sent}
+    assert _result("DeadLetterAlarm", *periods) == added
+    assert (ALARMS["DeadLetterAlarm"]["ComparisonOperator"], ALARMS["DeadLetterAlarm"]["Threshold"]) == (
+        "GreaterThanThreshold",
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "delay"), [("RequestQueue", 0), ("DispatchQueue", MAX_DELAY_SECONDS), ("EndingQueue", MAX_WAIT_SECONDS)]
+)
+def test_an_old_message_rings_before_the_queue_drops_it_and_not_for_a_delay(queue: str, delay: int) -> None:
     """Or for one failed delivery: SQS delivers that message again after the visibility timeout."""
     properties = RESOURCES[queue]["Properties"]
     (alarm,) = (
@@ -147,7 +175,6 @@ def test_an_old_message_rings_before_the_queue_drops_it_and_not_for_a_delay(queu
         if alarm.get("MetricName") == "ApproximateAgeOfOldestMessage"
         and alarm["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
     )
-    delay = 0 if properties.get("FifoQueue") else MAX_DELAY_SECONDS  # of a message: standard queues alone
     assert delay + 2 * properties["VisibilityTimeout"] < alarm["Threshold"]
     assert alarm["Threshold"] <= properties["MessageRetentionPeriod"] / 2
 

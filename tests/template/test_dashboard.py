@@ -64,11 +64,6 @@ def test_counts_are_summed_and_times_are_not(widget: dict[str, Any]) -> None:
         assert summed is (units[name] == "Count" and name not in levels) or name == "TokenWait"
 
 
-def test_the_dashboard_shows_every_alarm() -> None:
-    (alarms,) = (widget["properties"]["alarms"] for widget in WIDGETS if widget["type"] == "alarm")
-    assert sorted(alarms) == sorted(f"${{{name}.Arn}}" for name in ALARMS)
-
-
 def test_the_dashboard_shows_every_metric_of_the_application() -> None:
     """Except those that only show that a function runs, and those of a user's own function, another service."""
     shown = {asked.name for widget in METRICS for asked in asked_by_widget(widget)}
@@ -76,7 +71,6 @@ def test_the_dashboard_shows_every_metric_of_the_application() -> None:
     assert written - shown == {
         "ColdStart",
         "JanitorRuns",
-        "JanitorRunsSkipped",
         "LeaseRingsSkipped",
         "RetryReports",
         "EndingsHandled",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dev.tools import bootstrap, merged
+from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.dispatch import RESERVE_SECONDS
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
@@ -30,7 +31,7 @@ def _properties(name: str) -> Any:
 
 # Outputs that producers and operators read, by flow.
 PROMISED = {
-    "slots": "RequestQueueUrl RequestDeadLetterQueueUrl DispatchQueueUrl FailedRequestQueueUrl SlotTableName "
+    "slots": "RequestQueueUrl RequestDeadLetterQueueUrl DispatchQueueUrl EndingQueueUrl SlotTableName "
     "RequestTableName WorkflowArn DataBucketName",
     "worker": "WorkQueueUrl WorkDeadLetterQueueUrl RequestLedgerTableName DownstreamTableName WorkerFunctionName "
     "RetryPolicyParameterName RetryScheduleGroupName RetryScheduleDeadLetterQueueUrl",
@@ -44,9 +45,37 @@ def test_the_outputs_of_the_contract_exist(flow: str) -> None:
     assert set(PROMISED[flow].split()) <= TEMPLATE["Outputs"].keys()
 
 
-@pytest.mark.parametrize("queue", ["RequestQueue", "DispatchQueue"])
-def test_a_message_is_hidden_for_six_times_the_starters_timeout(queue: str) -> None:
-    assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS["StarterFunction"]["Timeout"]
+SOURCES = [
+    ("StarterFunction", "RequestQueue", "StarterConcurrency", 10),
+    ("StarterFunction", "DispatchQueue", "StarterConcurrency", 10),
+    ("EndingFunction", "EndingQueue", "StarterConcurrency", 10),
+    ("WorkerFunction", "WorkQueue", "WorkerConcurrency", 1),
+]
+
+
+def test_every_event_source_of_messages_is_listed() -> None:
+    found = [name for name, function in FUNCTIONS.items() for each in _sources(function)]
+    assert found == [function for function, *_ in SOURCES]
+
+
+def _sources(function: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each["Properties"] for each in function.get("Events", {}).values() if each["Type"] == "SQS"]
+
+
+@pytest.mark.parametrize(("function", "queue", "concurrency", "messages"), SOURCES)
+def test_a_function_takes_batches_of_a_size_and_reports_failed_items(
+    function: str, queue: str, concurrency: str, messages: int
+) -> None:
+    """Without a window, in which a batch would wait for more messages, and without taking the account's whole
+    concurrency. A message is hidden for six times the timeout (Lambda guide, "Configuring an SQS queue for use with
+    Lambda")."""
+    assert {
+        "Queue": {"Fn::GetAtt": [queue, "Arn"]},
+        "BatchSize": messages,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": {"Ref": concurrency}},
+    } in _sources(FUNCTIONS[function])
+    assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS[function]["Timeout"]
 
 
 def test_the_longest_call_fits_what_a_dispatch_keeps_of_its_invocation() -> None:
@@ -101,45 +130,34 @@ def test_no_message_is_too_large_for_the_queue_or_its_dead_letter_queue() -> Non
         assert _properties(name)["MaximumMessageSize"] == 1_048_576  # SQS guide, "Amazon SQS message quotas"
 
 
-@pytest.mark.parametrize(
-    ("function", "source", "messages"),
-    [("StarterFunction", "Requests", 10), ("StarterFunction", "Rings", 10), ("WorkerFunction", "Work", 1)],
+SUMMARY = (
+    "state request_id attempt priority weight sent started placed granted put_back start_before skips code reason open"
 )
-def test_a_function_receives_batches_of_a_size_and_reports_failed_items(
-    function: str, source: str, messages: int
-) -> None:
-    """Without a window, in which a batch would wait for more messages."""
-    properties = FUNCTIONS[function]["Events"][source]["Properties"]
-    assert (properties["BatchSize"], properties["FunctionResponseTypes"]) == (messages, ["ReportBatchItemFailures"])
-    assert "MaximumBatchingWindowInSeconds" not in properties
-
-
 # Index -> the type of its sort key, and what it contains in addition to keys.
-INDEXES = {
-    "place": ("S", {"weight", "start_before", "skips", "request_id"}),
-    "deadline": ("N", {"place", "weight", "start_before", "skips"}),
-    "open": ("N", {"state", "request_id"}),
+LOCAL = {
+    "place": ("S", "weight start_before skips request_id"),
+    "deadline": ("N", "place weight start_before skips"),
+    "open": ("N", "state request_id"),
+    "ended": ("N", f"{SUMMARY} failed"),
 }
+GLOBAL = {"failed": ("N", f"{SUMMARY} ended")}
 
 
-def test_an_index_of_the_requests_contains_what_a_dispatch_needs_and_no_body_or_token() -> None:
-    """All exist from the table's creation: none can be added later (DynamoDB guide, "Local secondary indexes")."""
+@pytest.mark.parametrize(("scope", "indexes"), [("Local", LOCAL), ("Global", GLOBAL)])
+def test_an_index_of_the_requests_contains_what_its_readers_need_and_no_body_or_token(
+    scope: str, indexes: dict[str, tuple[str, str]]
+) -> None:
+    """The local ones exist from the table's creation: none can be added later (DynamoDB guide, "Local secondary
+    indexes")."""
     table = _properties("RequestTable")
     types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
     found = {}
-    for index in table["LocalSecondaryIndexes"]:
+    for index in table[f"{scope}SecondaryIndexes"]:
         (process, name), projection = (key["AttributeName"] for key in index["KeySchema"]), index["Projection"]
         assert (process, name, projection["ProjectionType"]) == ("process_name", index["IndexName"], "INCLUDE")
         found[name] = (types[name], set(projection["NonKeyAttributes"]))
-    assert found == INDEXES
+    assert found == {name: (kind, set(contained.split())) for name, (kind, contained) in indexes.items()}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
-
-
-def test_no_event_source_takes_the_accounts_whole_concurrency() -> None:
-    sources = [event for function in FUNCTIONS.values() for event in function.get("Events", {}).values()]
-    limits = [each["Properties"].get("ScalingConfig") for each in sources if each["Type"] == "SQS"]
-    most = (*[{"Ref": "StarterConcurrency"}] * 2, 2, {"Ref": "WorkerConcurrency"})
-    assert limits == [{"MaximumConcurrency": each} for each in most]
 
 
 def test_f10_no_function_has_a_slot_limit_in_its_settings() -> None:
@@ -172,15 +190,15 @@ def test_a_janitor_run_is_neither_retried_nor_queued_and_ends_before_its_timeout
     assert function["Timeout"] > 2 * RUN_SECONDS
 
 
-def test_a_status_event_is_kept_for_longer_than_its_two_checks_and_an_hour_at_most() -> None:
+def test_an_end_outlives_its_two_checks_and_a_weekend_with_the_event_source_disabled() -> None:
     longest_gap = TEMPLATE["Parameters"]["CheckGapSeconds"]["MaxValue"]
     queue = _properties("EndingQueue")
-    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["EndingFunction"]["Timeout"]
-    assert 2 * longest_gap + queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] <= 3600
+    assert 2 * longest_gap + queue["VisibilityTimeout"] < MAX_WAIT_SECONDS
+    assert queue["MessageRetentionPeriod"] == 4 * 86_400
 
 
-@pytest.mark.parametrize("name", ["aborted", "failed", "timed_out"])
-def test_f20_the_janitors_pattern_matches_what_step_functions_sends(name: str) -> None:
+@pytest.mark.parametrize("name", ["succeeded", "aborted", "failed", "timed_out"])
+def test_f20_the_rules_pattern_matches_what_step_functions_sends(name: str) -> None:
     """A pattern that matches no event is valid and causes no error."""
     sample = json.loads((ROOT / "events" / "ending" / f"{name}.json").read_text())
     event = json.loads(sample["Records"][0]["body"])

@@ -27,8 +27,7 @@ WRITTEN = parsed_template()
 # The stateful resources that are deleted with the stack, and the reasons.
 EXPENDABLE = {
     "DispatchQueue": "the janitor dispatches the processes whose rings it drops",
-    "SettledTable": "without its items, some requests are kept twice",
-    "EndingQueue": "the janitor handles the events that it drops",
+    "EndingQueue": "the janitor publishes the ends that it drops",
     "TokenTable": "the API issues another token",
     "SeenSignatureTable": "after ten minutes its items have no effect",
     "DownstreamTable": "without its items each breaker is closed, and the first failures open it again",
@@ -40,36 +39,13 @@ EXPENDABLE_TYPES = {
     "AWS::SNS::Topic": "without alarms nothing is published to it",
     "AWS::StepFunctions::StateMachine": "its executions end with the stack, and a retained one starts none",
 }
-# Parameters that delete a stateful resource on purpose.
-_NO_CHATBOT = {"ChatApiUrl": "no API, no chatbot; its secrets are kept"}
-_NO_WORKER = {"DeployWorker": "no worker; its queues, ledger, retry policy and scheduled retries are kept"}
+# The parameters that delete the resources of a flow on purpose, by the flow's condition. The baseline has each
+# resource's condition.
 MAY_MOVE = {
-    "TokenRefresherLogGroup": _NO_CHATBOT | {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
-    "RetryReportLogGroup": _NO_WORKER | {"RetryReportSchedule": "no schedule, no report, no log"},
-    **dict.fromkeys(
-        (
-            "ApiCredentialsSecret",
-            "ChatbotApi",
-            "ChatbotLogGroup",
-            "SeenSignatureTable",
-            "SigningKeySecret",
-            "TokenTable",
-        ),
-        _NO_CHATBOT,
-    ),
-    **dict.fromkeys(
-        (
-            "DownstreamTable",
-            "RequestLedgerTable",
-            "RetryPolicyParameter",
-            "RetryScheduleDeadLetterQueue",
-            "RetryScheduleGroup",
-            "WorkDeadLetterQueue",
-            "WorkQueue",
-            "WorkerLogGroup",
-        ),
-        _NO_WORKER,
-    ),
+    "HasChatbot": {"ChatApiUrl"},
+    "HasRefresher": {"ChatApiUrl", "TokenRefreshSchedule"},
+    "HasWorker": {"DeployWorker"},
+    "HasRetryReport": {"DeployWorker", "RetryReportSchedule"},
 }
 
 
@@ -81,11 +57,6 @@ def _template() -> dict[str, Any]:
 @cache
 def _held() -> dict[str, dict[str, Any]]:
     return stateful(_template())
-
-
-@cache
-def _movers() -> dict[str, set[str]]:
-    return movers(_template())
 
 
 def test_an_update_of_a_deployed_stack_loses_nothing() -> None:
@@ -126,10 +97,9 @@ def test_a_table_that_cannot_be_recreated_is_protected_and_backed_up(table: str)
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-@pytest.mark.parametrize("parameter", WRITTEN["Parameters"])
-def test_no_parameter_replaces_or_deletes_a_stateful_resource(parameter: str) -> None:
-    moved = {name for name, parameters in _movers().items() if parameter in parameters}
-    assert moved == {name for name, parameters in MAY_MOVE.items() if parameter in parameters}
+def test_no_parameter_replaces_or_deletes_a_stateful_resource_but_those_of_its_flow() -> None:
+    conditions = {name: _template()["Resources"][name].get("Condition", "") for name in _held()}
+    assert movers(_template()) == {name: MAY_MOVE.get(condition, set()) for name, condition in conditions.items()}
 
 
 def test_other_values_of_all_parameters_make_the_same_resources() -> None:
@@ -149,7 +119,7 @@ def test_the_page_lists_the_kept_and_the_deleted_resources() -> None:
     rows = re.findall(r"^\| (.*?) \| (kept|deleted)\b", page, re.MULTILINE)
     listed = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
     queues = {name for name, each in _held().items() if each["Type"] == "AWS::SQS::Queue"} - EXPENDABLE.keys()
-    assert (*next(row for row in rows if "queues" in row[0]), len(queues)) == ("the six queues", "kept", 6)
+    assert (*next(row for row in rows if "queues" in row[0]), len(queues)) == ("the five queues", "kept", 5)
     kept = {name for name, each in _held().items() if each.get("DeletionPolicy") in RETAINED}
     assert {name for name, fate in listed.items() if fate == "kept"} == kept - queues
     assert {name for name, fate in listed.items() if fate == "deleted"} == EXPENDABLE.keys()

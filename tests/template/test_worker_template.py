@@ -26,8 +26,8 @@ from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
     CLOCK_SKEW_SECONDS,
     ChatbotSettings,
-    EndingSettings,
     CredentialsSettings,
+    EndingSettings,
     EventSettings,
     JanitorSettings,
     RetryReportSettings,
@@ -53,10 +53,6 @@ def _properties(name: str) -> Any:
     return RESOURCES[name]["Properties"]
 
 
-def _source() -> Any:
-    return WORKER["Events"]["Work"]["Properties"]
-
-
 def _variables(function: str) -> Any:
     return {
         **TEMPLATE["Globals"]["Function"]["Environment"]["Variables"],
@@ -65,10 +61,6 @@ def _variables(function: str) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------- times
-
-
-def test_a_message_is_hidden_for_six_times_the_workers_timeout() -> None:
-    assert _properties("WorkQueue")["VisibilityTimeout"] == 6 * WORKER["Timeout"]
 
 
 def test_the_lease_of_a_dead_worker_has_expired_when_its_message_returns() -> None:
@@ -139,16 +131,6 @@ def test_every_message_of_the_queue_fits_the_dead_letter_queue_with_a_reason() -
     assert "reason" in sqs.send_message.call_args.kwargs["MessageAttributes"]
 
 
-# ------------------------------------------------------------------------------------------------------- concurrency
-
-
-def test_f21_the_event_source_takes_no_more_than_can_run() -> None:
-    """With or without a reservation; the default has none, since a new account cannot reserve any."""
-    assert _source()["ScalingConfig"] == {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}}
-    assert PARAMETERS["WorkerConcurrency"]["Default"] == 3
-    assert PARAMETERS["WorkerReservedConcurrency"]["Default"] == 0
-
-
 # ------------------------------------------------------------------------------------------------- queues and tables
 
 
@@ -167,7 +149,6 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
         ("WorkerFunction", RetrySettings),
         ("WorkerFunction", EventSettings),
         ("StarterFunction", StarterSettings),
-        ("StarterFunction", EventSettings),
         ("JanitorFunction", JanitorSettings),
         ("JanitorFunction", EventSettings),
         ("EndingFunction", JanitorSettings),
