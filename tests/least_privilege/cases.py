@@ -11,7 +11,7 @@ from typing import Any
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import execution_name
-from tests.least_privilege.recording import Case, Recorded
+from tests.least_privilege.recording import CONDITION, Case, Recorded
 from tests.least_privilege.resolved_template import Stack
 from tests.support.cold_functions import RESPONSE_URL
 from tests.support.http_servers import Listener, ok
@@ -34,10 +34,11 @@ def put(table: str, *items: Item) -> Callable[[Recorded], None]:
     return arrange
 
 
-def message(body: Any, queue: str, age: float = 0, receives: int = 1, **attributes: Any) -> dict[str, Any]:
+def message(body: Any, queue: str, **attributes: Any) -> dict[str, Any]:
     """An event of the event source mapping with one message."""
-    record = request_record(body, sent_at=time.time() - age)
-    record["attributes"] |= {"ApproximateReceiveCount": str(receives)}
+    record = request_record(body, sent_at=time.time())
+    now = str(int(time.time() * 1000))
+    record["attributes"] |= {"ApproximateReceiveCount": "1", "ApproximateFirstReceiveTimestamp": now}
     source = f"arn:aws:sqs:us-east-1:123456789012:{queue}"
     return {"Records": [record | {"messageAttributes": attributes, "eventSourceARN": source}]}
 
@@ -97,7 +98,6 @@ def row(execution: str = "p-waits", state: str = "QUEUED", **more: Item) -> Item
 
 
 LATE = {"start_before": {"N": "1700000000"}, "deadline": {"N": "1700000000"}}
-CANCELLED = row("p-gone", "CANCELLED", code={"S": "Cancelled"}, reason={"S": "by an operator"}, open={"N": "-1"})
 
 
 def with_process(job: str, *rows: Item, **item: Item) -> Callable[[Recorded], None]:
@@ -123,6 +123,10 @@ def starter(job: str) -> Iterator[Case]:
         account.execution(name, "SUCCEEDED")
         account.age_executions(DAY)
 
+    def refused(account: Recorded) -> None:
+        there(row(name))(account)
+        account.refuse["PutItem"] = CONDITION
+
     function = "StarterFunction"
     yield Case(function, "a free slot", sent, there())
     yield Case(function, "no free slot", sent, there(**held("RUNNING")))
@@ -135,6 +139,7 @@ def starter(job: str) -> Iterator[Case]:
     yield Case(function, "a malformed item", sent, there(slot_limit={"S": "1"}))
     yield Case(function, "not a request", message("{", "requests.fifo"), put(SLOTS))
     yield Case(function, "the id of another request", sent, there(row(name, "SUCCEEDED")))
+    yield Case(function, "the same again, and the refusal does not contain its row", sent, refused)
     yield Case(function, "its name belongs to an earlier execution", sent, taken)
     yield Case(function, "a ring", rung(), there(row()))
     rate = {"rate": {"M": {"count": {"N": "1"}, "seconds": {"N": "60"}, "burst": {"N": "1"}}}}
@@ -150,10 +155,45 @@ def starter(job: str) -> Iterator[Case]:
         rung(),
         there(row(), **held("LEASED", until=number(1_700_000_000), code={"S": "c"})),
     )
-    yield Case(function, "a ring after a cancellation", rung(ended=["p-gone"]), there(CANCELLED))
+    yield Case(function, "a ring, and a request has to leave the queue", rung(at=0), there(row(**LATE)))
 
 
 def janitor(job: str) -> Iterator[Case]:
+    there = partial(with_process, job)
+
+    def removed_after_its_read(account: Recorded) -> None:
+        there(row())(account)
+        read = partial(account.tables.perform, "Scan")
+
+        def scan(parameters: dict[str, Any]) -> dict[str, Any]:
+            found = read(parameters)
+            account.tables.perform("DeleteItem", {"TableName": SLOTS, "Key": {"process_name": {"S": "p"}}})
+            return found
+
+        account._Scan = scan
+
+    lease = held("LEASED", until=number(1_700_000_000), code={"S": "c"})
+    for name, arrange in (
+        ("no processes", put(SLOTS)),
+        ("a reserved slot, not started", there(row(), **held("RESERVED"))),
+        ("a drifted counter", there(slots_in_use={"N": "1"})),
+        ("a request is queued although a slot is free", there(row())),
+        ("a request has to leave the queue", there(row(**LATE))),
+        ("a process is removed during the run", removed_after_its_read),
+        ("a lease has expired", there(row(), **lease)),
+    ):
+        yield Case("JanitorFunction", name, {}, arrange)
+
+
+def ending(**fields: Any) -> dict[str, Any]:
+    return message(fields, "EndingQueue")
+
+
+CLOSED = ending(detail={"name": "p-1", "status": "ABORTED"})
+
+
+def closed(job: str) -> Iterator[Case]:
+    """Cases of an execution that has closed, for both functions that settle and publish."""
     there = partial(with_process, job)
 
     def ended(
@@ -161,7 +201,7 @@ def janitor(job: str) -> Iterator[Case]:
     ) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             there(row("p-1", "STARTED"), row(), **item)(account)
-            account.execution("p-1", status, json.dumps(REQUEST | {"attempt": 1, "arguments": {}}), error=error)
+            account.execution("p-1", status, error=error)
             account.age_executions(DAY)
             account.jobs = {job: {"Name": job}}
             state = "RUNNING" if alive else "STOPPED"
@@ -169,77 +209,64 @@ def janitor(job: str) -> Iterator[Case]:
 
         return arrange
 
+    quiet = held("RUNNING", job, quiet_since=number(time.time() - DAY))
+    for function, event in (("JanitorFunction", {}), ("EndingFunction", CLOSED)):
+        for name, arrange in (
+            ("its run lives", ended(alive=True, **held("RUNNING", job))),
+            ("its run lives again", ended(alive=True, **quiet)),
+            ("the first check of its run", ended(**held("RUNNING", job))),
+            ("the second check of its run", ended(**quiet)),
+            ("it holds no slot", ended()),
+            ("it has found no slot", ended("FAILED", "SlotLost")),
+            ("nothing was confirmed", ended(**held("RESERVED"))),
+        ):
+            yield Case(function, name, event, arrange)
+
     def removed(account: Recorded) -> None:
         put(REQUESTS, row("p-1", "STARTED"))(account)
         account.execution("p-1", "FAILED", error="SlotLost")
         account.age_executions(DAY)
 
-    function = "JanitorFunction"
-    quiet = held("RUNNING", job, quiet_since=number(time.time() - DAY))
-    lease = held("LEASED", until=number(1_700_000_000), code={"S": "c"})
-    yield Case(function, "no processes", {}, put(SLOTS))
-    yield Case(function, "a reserved slot, not started", {}, there(row(), **held("RESERVED")))
-    yield Case(function, "a drifted counter", {}, there(slots_in_use={"N": "1"}))
-    yield Case(function, "a request is queued although a slot is free", {}, there(row()))
-    yield Case(function, "a request has to leave the queue", {}, there(row(**LATE)))
-    yield Case(function, "an end without an answer", {}, there(CANCELLED))
-    yield Case(function, "a lease has expired", {}, there(row(), **lease))
-    yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))
-    yield Case(function, "its run lives again", {}, ended(alive=True, **quiet))
-    yield Case(function, "the first check of a run", {}, ended(**held("RUNNING", job)))
-    yield Case(function, "the second check of a run", {}, ended(**quiet))
-    yield Case(function, "the workflow has kept its request", {}, ended("FAILED"))
-    yield Case(function, "the workflow has found no slot", {}, ended("FAILED", "SlotLost"))
-    yield Case(function, "the workflow has found no slot, and its process was removed", {}, removed)
-
-    function = "EndingFunction"
-    closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
-    yield Case(function, "its run lives", closed, ended(alive=True, **held("RUNNING", job)))
-    yield Case(function, "its run lives again", closed, ended(alive=True, **quiet))
-    yield Case(function, "the first check", closed, ended(**held("RUNNING", job)))
-    yield Case(function, "the second check", closed, ended(**quiet))
-    yield Case(function, "nothing was confirmed", closed, ended(**held("RESERVED")))
-    yield Case(function, "it holds no slot", closed, ended())
-    yield Case(function, "it has found no slot", closed, ended("FAILED", "SlotLost"))
-    yield Case(function, "it has found no slot, and its process was removed", closed, removed)
+    yield Case("EndingFunction", "it has found no slot, and its process was removed", CLOSED, removed)
+    succeeded = ending(detail={"name": "p-1", "status": "SUCCEEDED"})
+    yield Case("EndingFunction", "a success", succeeded, there(row("p-1", "SUCCEEDED", open=number(-1))))
 
 
 def with_caller(target: str, caller: str) -> Iterator[Case]:
-    """Cases of a request with a caller, whose task token is its ARN, and of the child if the target has one."""
-    arguments = REQUEST | {"attempt": 1, "caller": "digest"}
+    """Cases of ends that must be published, of a request with a caller, whose task token is its ARN."""
+    why: Item = {"code": {"S": "E"}, "cause": {"S": "a reason"}}
+    for function, event in (("JanitorFunction", {}), ("EndingFunction", ending(process="p"))):
+        for state in ("SUCCEEDED", "FAILED"):
+            ended = row("p-1", state, ended=number(1), open=number(-1), task_token={"S": caller}, **why)
+            yield Case(function, f"the caller's request: {state}", event, with_process(target, ended))
+    refused = {"message_id": "m", "group_id": "p", "code": "InvalidRequest", "reason": "no JSON", "task_token": caller}
+    yield Case("EndingFunction", "a message that is no request", ending(refused=refused), put(SLOTS))
 
-    def ended(
-        status: str = "ABORTED", error: str = "", cause: str = "", child: str = "", redrives: int = 0, **item: Item
-    ) -> Callable[[Recorded], None]:
+
+def with_child(target: str) -> Iterator[Case]:
+    """Cases of a child execution of a state machine."""
+
+    def ended(child: str, error: str = "", redrives: int = 0, **item: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
-            put(SLOTS, process(target, **item))(account)
-            account.execution("p-1", status, json.dumps(arguments), error=error, cause=cause)
+            with_process(target, row("p-1", "STARTED"), **item)(account)
+            arn = target.replace(":stateMachine:", ":execution:") + ":p-1"
+            status = "FAILED" if error else "ABORTED"
+            account.execution("p-1", status, error=error, cause=f"{arn} has an output that is too large")
             account.age_executions(DAY)
-            account.jobs = {target: {"Name": target}}
-            if child:
-                arn = target.replace(":stateMachine:", ":execution:") + ":p-1"
-                started_by = account.executions["p-1"]["executionArn"]
-                given = json.dumps({"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": started_by})
-                account.children[arn] = {"name": "p-1", "status": child, "input": given, "redriveCount": redrives}
-                account.children[arn] |= {"output": "{}"} if child == "SUCCEEDED" else {}
-            put(REQUESTS, row("p-1", "STARTED", task_token={"S": caller}))(account)
-            answer = {"TaskToken": caller, **({"Output": "{}"} if "SUCCEEDED" in cause else {"Error": "E"})}
-            account.history = [{"taskScheduledEventDetails": {"parameters": json.dumps(answer)}}]
+            started_by = account.executions["p-1"]["executionArn"]
+            given = json.dumps({"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": started_by})
+            account.children[arn] = {"name": "p-1", "status": child, "input": given, "redriveCount": redrives}
+            account.children[arn] |= {"output": "{}"} if child == "SUCCEEDED" else {}
 
         return arrange
 
     running = held("RUNNING", target)
-    sent = message(REQUEST | {"task_token": caller}, "requests.fifo")
-    yield Case("StarterFunction", "the request of a caller, no such process", sent, put(SLOTS))
-    closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
-    for function, event in (("JanitorFunction", {}), ("EndingFunction", closed)):
-        yield Case(function, "its child runs", event, ended(child="RUNNING", **running))
-        yield Case(function, "its child has succeeded", event, ended(child="SUCCEEDED", **running))
-        yield Case(function, "its child has failed", event, ended(child="FAILED", **running))
-        yield Case(function, "the slot was released, and the caller not answered", event, ended())
-        for cause in ("SUCCEEDED, but", "FAILED, and"):
-            yield Case(function, f"no answer, {cause}", event, ended("FAILED", "AnswerFailed", cause))
-    yield Case("JanitorFunction", "its child was redriven", {}, ended(child="RUNNING", redrives=1))
+    for function, event in (("JanitorFunction", {}), ("EndingFunction", CLOSED)):
+        yield Case(function, "its child runs", event, ended("RUNNING", **running))
+        yield Case(function, "its child has succeeded", event, ended("SUCCEEDED", **running))
+        yield Case(function, "its child has failed", event, ended("FAILED", **running))
+        yield Case(function, "its child was too large to read", event, ended("SUCCEEDED", "ChildTooLarge"))
+    yield Case("JanitorFunction", "its child was redriven", {}, ended("RUNNING", redrives=1, **running))
 
 
 def process_registrar(job: str) -> Iterator[Case]:
@@ -381,9 +408,10 @@ def of_stack(stack: Stack, jobs: list[str], machines: list[str], callers: list[s
     for job in jobs:
         yield from starter(job)
         yield from janitor(job)
+        yield from closed(job)
     yield from process_registrar(jobs[0])
     for machine in machines:
-        yield from with_caller(machine, callers[0])
+        yield from with_child(machine)
     for caller in callers:
         yield from with_caller(jobs[0], caller)
     if machines:

@@ -57,7 +57,7 @@ MAKES_INTERFACES = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 )
-WITHOUT_RESOURCE = {*TRACES, *SAMPLES, "cloudwatch:PutMetricData", *DELIVERS_LOGS, *MAKES_INTERFACES}
+WITHOUT_RESOURCE = {*TRACES, *SAMPLES, *DELIVERS_LOGS, *MAKES_INTERFACES}
 
 
 def of_call(call: Call, stack: Stack) -> Iterator[Need]:
@@ -83,21 +83,16 @@ def asked(call: Call) -> Iterator[tuple[str, str]]:
 
 def context(call: Call) -> dict[str, str]:
     """The condition keys of a call (Service Authorization Reference, "Condition keys" of each service)."""
-    match call.service:
-        case "cloudwatch":
-            return {"cloudwatch:namespace": call.parameters.get("Namespace", "")}
-        case "events":
-            (source,) = {entry["Source"] for entry in call.parameters["Entries"]}
-            return {"events:source": source}
-    return {}
+    if call.service != "events":
+        return {}
+    (source,) = {entry["Source"] for entry in call.parameters["Entries"]}
+    return {"events:source": source}
 
 
 def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
     """The ARNs of the resources of a call that is no transaction."""
     parameters = call.parameters
     match call.service:
-        case "cloudwatch":
-            yield EVERYTHING
         case "dynamodb" if "RequestItems" in parameters:
             yield from (arn("dynamodb", f"table/{table}") for table in parameters["RequestItems"])
         case "dynamodb":
@@ -159,7 +154,6 @@ KEY_ACTIONS = {
     "sns:Publish": WRITE,
     "states:DescribeExecution": READ,
     "states:DescribeStateMachine": READ,
-    "states:GetExecutionHistory": READ,
     "scheduler:CreateSchedule": (*WRITE, "kms:DescribeKey"),
     "dynamodb:BatchGetItem": READ,
     "dynamodb:ConditionCheckItem": READ,

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
 from tests.support.template import REGION, parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
@@ -22,14 +22,12 @@ ACCOUNT, PARTITION = "123456789012", "aws"
 NAMES = {
     "SlotTable": SLOTS,
     "RequestTable": REQUESTS,
-    "SettledTable": SETTLED,
     "TokenTable": TOKENS,
     "SeenSignatureTable": SEEN,
     "RequestLedgerTable": LEDGER,
     "DownstreamTable": DOWNSTREAMS,
     "RequestQueue": "requests.fifo",
     "RequestDeadLetterQueue": "dead.fifo",
-    "FailedRequestQueue": "failed",
     "WorkQueue": "work",
     "WorkDeadLetterQueue": "work-dead",
     "Workflow": "workflow",

@@ -39,7 +39,7 @@ def test_every_permission_is_used(variant: str) -> None:
 
 @each_variant
 def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str) -> None:
-    """A role is passed to one service, an object is in one account, a metric in one namespace, an event of one source.
+    """A role is passed to one service, an object is in one account, an event of one source.
 
     The sample job uses the key through S3. Every other value is refused.
     """
@@ -65,21 +65,16 @@ def test_every_call_that_takes_a_key_gives_the_customers_key() -> None:
 
 # Patterns for resources whose names are created later, as narrow as the names allow: the actions and the reason.
 PATTERNS = {
-    ("StarterRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
     **{
-        (role, "execution:workflow:*"): (
-            {"states:DescribeExecution", "states:GetExecutionHistory"},
-            "an execution is named after its request",
-        )
-        for role in ("JanitorRole", "EndingRole")
+        (role, "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request")
+        for role in ("StarterRole", "JanitorRole", "EndingRole")
     },
-    ("StarterRole", "stateMachine:*"): ({"states:SendTaskFailure"}, "as for WorkflowRole"),
     **{
         (role, "stateMachine:*"): ({"states:SendTaskSuccess", "states:SendTaskFailure"}, "as for WorkflowRole")
         for role in ("JanitorRole", "EndingRole")
     },
     ("WorkflowRole", "stateMachine:*"): (
-        {"states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"},
+        {"states:SendTaskHeartbeat"},
         "any state machine may wait for an answer, unless CallerStateMachineArns names them",
     ),
     **{
