@@ -19,7 +19,7 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper.slots import run_report
+from slotkeeper.slots import janitor, run_report
 from tests.support.boundary import note_parameters
 from tests.support.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
 from tests.support.in_process_aws import InProcessAws
@@ -96,7 +96,7 @@ class Functions:
         self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
         self._patch.setattr("time.monotonic", self._read_clock)
-        read_again(run_report)
+        read_again(run_report, janitor)
         self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # not part of a function's output
         return self
 
