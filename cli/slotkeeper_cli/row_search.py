@@ -44,6 +44,12 @@ class RowSearch:
         """The row of an execution; None if there is none, or it is malformed."""
         return next((row for row in self.attempt(process, execution).rows if row.execution == execution), None)
 
+    def body(self, process: str, execution: str) -> str:
+        """The content of a request, which a reader of the other attributes need not be permitted to read."""
+        key = {"process_name": {"S": process}, "execution": {"S": execution}}
+        answer = self._dynamodb.get_item(TableName=self._table_name, Key=key, ProjectionExpression="body")
+        return answer.get("Item", {}).get("body", {}).get("S", "")
+
     def everywhere(self, request_id: str) -> Listed[RequestRow]:
         """The rows with a request's id among those that MAX_PAGES pages of the whole table contain."""
         found: list[Any] = []

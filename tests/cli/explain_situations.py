@@ -162,6 +162,17 @@ def _ended(end: str, code: str, operator: Operator) -> None:
     operator.leave(operator.wait("a", start_before="2099-11-28T08:00:00Z"), end, code, f"because of {code}")
 
 
+def _unpublished(operator: Operator) -> None:
+    """It has failed, and the sender of answers has not published it yet."""
+    name = operator.hold("a")
+    operator.fail(name, "Glue.Failed", "no such month")
+    operator.release(name)
+
+
+def _discarded(operator: Operator) -> None:
+    assert operator.requeues.discard("sample", fail(operator))
+
+
 def _reused(operator: Operator) -> None:
     """Another request was sent with the id of one that waits."""
     operator.wait("a")
@@ -453,6 +464,21 @@ SITUATIONS = {
         ),
         shows={"state": "failed", "found.0.attempts.0.reason": "no such month"},
     ),
+    "a request failed, and its end is not published": Situation(
+        _unpublished,
+        "explain a",
+        says=(
+            "attempt 1 failed at 2026-09-21 14:13:50 UTC (Glue.Failed): no such month. Its end is not published",
+            "the janitor repeats it.",
+        ),
+        shows={"found.0.attempts.0.published": False},
+    ),
+    "a failed request was discarded": Situation(
+        _discarded,
+        "explain a",
+        says=("(Glue.Failed): the job failed. It was discarded.", "-> slotkeeper request submit --process sample"),
+        never=("redrive",),
+    ),
     "a failed request was redriven": Situation(
         _redriven,
         "explain a",
@@ -472,7 +498,8 @@ SITUATIONS = {
                 f"attempt 1 {words} at 2026-09-21 14:13:50 UTC ({code}): because of {code}.",
                 f"-> slotkeeper {step}",
             ),
-            shows={"state": state, "position": None, "found.0.attempts.0.code": code},
+            never=("sample-",),
+            shows={"state": state, "found.0.attempts.0.code": code, "found.0.attempts.0.execution": None},
         )
         for end, code, state, words, step in (
             ("SKIPPED", "Skipped", "skipped", "was skipped", "failed redrive a --process sample"),

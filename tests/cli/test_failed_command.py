@@ -183,12 +183,13 @@ def test_a_list_that_is_cut_states_it_and_changes_what_was_read(
 def test_a_content_that_must_not_be_read_is_named_and_the_rest_shown(operator: Operator) -> None:
     fail(operator)
     denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
-    with StubbedCalls("dynamodb", {"BatchGetItem": lambda _: denied}):
+    asks = lambda asked: denied if asked.get("ProjectionExpression") == "body" else None  # noqa: E731
+    with StubbedCalls("dynamodb", {"GetItem": asks}):
         ended = operator.run("failed", "show", "a")
     assert ended.exit_code == 0
     assert "reason: the job failed" in ended.stdout
     assert "body:" not in ended.stdout
-    assert "Not read: contents: BatchGetItem failed with AccessDeniedException" in ended.stdout
+    assert "Not read: content: GetItem failed with AccessDeniedException" in ended.stdout
 
 
 @pytest.mark.parametrize(

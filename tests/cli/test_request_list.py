@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper_cli.commands.list_requests import LAST_ENDED
+from slotkeeper_cli.formatting import iso
 from tests.cli.account_contents import fail, job_run, succeed
 from tests.cli.operator_account import NOW, Operator
 
@@ -137,3 +139,91 @@ def test_the_rejected_requests_of_a_process_that_never_existed_are_listed(operat
     operator.requests.end_homeless("typo", rejected, NOW, exists=False)
     ended = operator.run("request", "list", "typo")
     assert (ended.exit_code, ended.stdout.split()[-6:]) == (0, ["a", "1", "min", "there", "is", "none"])
+
+
+# Every request of a period -------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(
+    furnished: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    data = furnished.run("request", "list", "sample", "--since", "24h", "--json").json
+
+    states = {one["request_id"]: one["outcome"] for one in data["requests"]}
+    assert states == {
+        **{"done": "succeeded", "failed": "failed", "Skipped": "skipped", "TooLate": "too late", "X": "rejected"},
+        **{"Cancelled": "cancelled", "first": "started"},
+        **dict.fromkeys(("starting", "late", "heavy", LONG, "urgent"), "queued"),
+    }
+    assert [one["request_id"] for one in data["requests"]][:3] == ["done", "failed", "Skipped"], "in order of sending"
+    shown = {one["request_id"]: one for one in data["requests"]}
+    keys = ("code", "started", "ended", "waited_seconds", "ran_seconds")
+    assert {name: tuple(shown[name][key] for key in keys) for name in ("failed", "Skipped", "first", "late")} == {
+        "failed": ("Glue.Failed", iso(NOW), iso(NOW + 30), 0, 30),
+        "Skipped": ("Skipped", None, iso(NOW + 30), 30, None),
+        "first": (None, iso(NOW), None, 0, 60),
+        "late": (None, None, None, 60, None),
+    }
+    assert (shown["Skipped"]["execution"], data["not_read"]) == (None, [])
+    assert (data["outcomes"]["queued"], data["started"], data["longest_wait_seconds"]) == (5, 3, 0)
+    lines = furnished.run("request", "list", "sample", "--since", "24h").stdout.splitlines()
+    assert lines[2].split() == [
+        "failed",
+        "2026-09-21",
+        "14:13:20",
+        "0",
+        "s",
+        "14:13:20",
+        "14:13:50",
+        "failed",
+        "(Glue.Failed)",
+    ]
+    assert lines[-1].startswith("12 requests: 1 succeeded, 1 failed,")
+    assert lines[-1].endswith("Of the 3 that have started, the median wait is 0 s, the longest 0 s.")
+
+
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [
+        (("--since", "2026-09-21T14:13:51Z"), {"open"}),
+        (("--since", "2026-09-21T14:13:50Z"), {"open", "done"}),
+        (("--since", "24h", "--until", "2026-09-21T14:13:49Z"), {"open"}),
+        (("--since", "24h", "--state", "succeeded"), {"done"}),
+    ],
+)
+def test_the_list_of_a_period_has_what_ended_in_it_and_what_is_open(
+    operator: Operator, period: tuple[str, ...], expected: set[str]
+) -> None:
+    succeed(operator, "done")
+    operator.wait("open")
+    data = operator.run("request", "list", "sample", *period, "--json").json
+    assert {one["request_id"] for one in data["requests"]} == expected
+
+
+def test_a_request_that_ends_during_the_reads_is_listed_once(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. The queue is read. 2. The request starts and ends. 3. The history is read."""
+    name = operator.wait("a")
+    queue = RequestRows.queue
+
+    def then_it_ends(self: RequestRows, *arguments: Any) -> Any:
+        listed = queue(self, *arguments)
+        operator.start(name)
+        operator.succeed(name)
+        return listed
+
+    monkeypatch.setattr(RequestRows, "queue", then_it_ends)
+    (one,) = operator.run("request", "list", "sample", "--since", "1h", "--json").json["requests"]
+    assert (one["outcome"], one["started"]) == ("succeeded", iso(NOW))
+
+
+def test_what_was_not_read_of_a_period_is_stated(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed(operator)
+    history = RequestRows.history
+    monkeypatch.setattr(RequestRows, "history", lambda *asked: replace(history(*asked), is_cut=True, malformed=["odd"]))
+    shown = operator.run("request", "list", "sample", "--since", "1h").stdout
+    assert (
+        "Not read: RequestTable: there are more than 1 requests that have ended\nNot read: RequestTable: odd" in shown
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
-from slotkeeper.slots.request_table import QueuedBody
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.bulk import MAX_NAMED, BulkReport, Chosen, names_of, reasons
 from slotkeeper_cli.completion import process_names
@@ -224,10 +222,9 @@ def _whole(control: SlotControl, search: Search, row: RequestRow) -> dict[str, A
     """A request in full, as JSON shows it."""
     # The index of failures has no cause.
     row = control.row_search.row(row.process, row.execution) or row
-    read = partial(control.requests.bodies, row.process, [row.execution])
-    body = search.try_read("contents", read, dict[str, QueuedBody | None]()).get(row.execution)
+    body = search.try_read("content", lambda: control.row_search.body(row.process, row.execution), "")
     whole = {"process": row.process, "request_id": row.request_id, **attempt_as_dict(row)}
-    return whole | ({"body": hide_tokens(body.text)} if body and body.text else {})
+    return whole | ({"body": hide_tokens(body)} if body else {})
 
 
 def _with_rows(group: FailureGroup) -> dict[str, Any]:
