@@ -204,7 +204,7 @@ def released(aborted: JanitorScene) -> JanitorScene:
 
 
 @pytest.mark.parametrize("by", ["run", "event"])
-def test_a_started_request_whose_closed_execution_holds_no_slot_is_settled(by: str, released: JanitorScene) -> None:
+def test_f16_a_started_request_whose_closed_execution_holds_no_slot_is_settled(by: str, released: JanitorScene) -> None:
     """The slot table was restored, or an operator has freed the slot."""
     _handle(released, by)
     account = released.account
