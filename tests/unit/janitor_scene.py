@@ -36,8 +36,8 @@ class JanitorScene:
         self.stopping_is_denied = False
         self.endless = False  # each page of runs has a next page
         self.execution = execution_name("p", "order-1", 1, caller_of(token))
-        account.glue.meta.events.register("before-call.glue.GetJobRuns", self._get_job_runs)
-        account.glue.meta.events.register("before-call.glue.BatchStopJobRun", self._batch_stop)
+        account.glue.meta.events.register_last("before-call.glue.GetJobRuns", self._get_job_runs)
+        account.glue.meta.events.register_last("before-call.glue.BatchStopJobRun", self._batch_stop)
 
     def _get_job_runs(self, params: Any, **_: Any) -> Any:
         if not self.job_exists:

@@ -141,44 +141,37 @@ def test_a_message_of_another_sender_is_deleted(body: Any, account: Account, mod
 
 
 @pytest.mark.parametrize(
-    ("end", "metric"),
+    ("state", "code", "expected"),
     [
-        ("REJECTED", "RequestsRejected"),
-        ("SKIPPED", "RequestsSkipped"),
-        ("TOO_LATE", "RequestsTooLate"),
-        ("CANCELLED", "RequestsCancelled"),
-    ],
-)
-def test_an_end_without_a_start_is_counted(
-    end: End, metric: str, account: Account, module: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _handle(module, account.ending({"process": "p", "executions": _end(account, "a", end=end)}))
-    assert counted(capsys) == {"EndingsHandled": 1, metric: 1}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "code", "expected"),
-    [
+        ("REJECTED", "Code", {"RequestsRejected": 1}),
+        ("SKIPPED", "Code", {"RequestsSkipped": 1}),
+        ("TOO_LATE", "Code", {"RequestsTooLate": 1}),
+        ("CANCELLED", "Code", {"RequestsCancelled": 1}),
         ("SUCCEEDED", "", {}),
         ("FAILED", "Error", {"RequestsFailed": 1}),
         ("FAILED", "CallerGone", {"RequestsFailed": 1, "CallersGone": 1}),
     ],
 )
-def test_an_outcome_is_counted_also_of_its_process(
-    outcome: str,
+def test_an_end_is_counted_and_logged_and_a_failure_also_of_its_process(
+    state: Any,
     code: str,
     expected: dict[str, float],
-    scene: JanitorScene,
+    account: Account,
     module: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    scene.start()
-    scene.account.record(scene.execution, outcome, **({"code": code} if code else {}))
-    _handle(module, _event(scene, "SUCCEEDED"))
+    if state in ("SUCCEEDED", "FAILED"):
+        name = account.queue("a")
+        account.record(name, state, **({"code": code} if code else {}))
+    else:
+        (name,) = _end(account, "a", end=state)
+    _handle(module, account.ending({"process": "p", "executions": [name]}))
     lines = written(capsys)
     assert counted(lines) == {"EndingsHandled": 1} | expected
     of_process = [line["process"] for line in lines if "RequestsFailed" in line and "process" in line]
-    assert of_process == ["p"] * (outcome == "FAILED")
+    assert of_process == ["p"] * (state == "FAILED")
+    (line,) = (line for line in lines if line.get("message") == "Published how a request has ended")
+    assert line.items() >= {"process": "p", "request_id": "a", "execution": name, "state": state, "code": code}.items()
 
 
 @pytest.mark.parametrize(
@@ -205,13 +198,3 @@ def test_a_receiver_that_is_gone_or_refuses_is_counted(
     refuse(clients.get(operation, module._endings._notices._sns), operation, code)
     _handle(module, _event(scene, "SUCCEEDED"))
     assert counted(capsys) == expected
-
-
-def test_the_log_names_the_request_and_its_end(
-    account: Account, module: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (name,) = _end(account, "a", end="TOO_LATE")
-    _handle(module, account.ending({"process": "p", "executions": [name]}))
-    (line,) = (line for line in written(capsys) if line.get("message") == "Published how a request has ended")
-    expected = {"process": "p", "request_id": "a", "execution": name, "state": "TOO_LATE", "code": "Code"}
-    assert line.items() >= expected.items()

@@ -231,18 +231,34 @@ def test_a_redriven_execution_that_has_succeeded_replaces_the_failure(aborted: J
     assert _published(aborted) == [("FAILED", "Error"), ("SUCCEEDED", "")]
 
 
-@pytest.mark.parametrize(("run", "error"), [("SUCCEEDED", ""), ("FAILED", "ABORTED")])
-def test_the_state_of_the_glue_run_is_the_outcome(run: str, error: str, aborted: JanitorScene) -> None:
+@pytest.mark.parametrize(
+    ("run", "error", "answer"),
+    [
+        ("SUCCEEDED", "", ('{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}',)),
+        ("FAILED", "ABORTED", ("ABORTED", "The workflow ended with status ABORTED")),
+    ],
+)
+def test_the_state_of_the_glue_run_is_the_outcome(
+    run: str, error: str, answer: tuple[str, ...], account: Account
+) -> None:
     """Its run may have succeeded before the abort: sending the request again would run the work twice."""
-    aborted.run(run)
-    _receives(aborted, SOON, FIRST, SECOND)
-    row = aborted.account.row(aborted.execution)
-    assert (row.state, row.code, _published(aborted)) == (run, error, [(run, error)])
+    scene = JanitorScene(account, TOKEN)
+    scene.start()
+    scene.abort()
+    scene.run(run)
+    _receives(scene, SOON, FIRST, SECOND)
+    row = account.row(scene.execution)
+    assert (row.state, row.code, _published(scene)) == (run, error, [(run, error)])
+    assert account.answers == [(TOKEN, *answer)]
 
 
-def test_while_glue_does_not_answer_nothing_is_settled(aborted: JanitorScene) -> None:
-    refuse(aborted.account.glue, "GetJobRuns", "InternalServiceException")
-    assert _receives(aborted, SOON) == [AFTER_FAILURE_SECONDS]
+@pytest.mark.parametrize("endless", [True, False], ids=["very many runs", "no answer"])
+def test_what_glue_does_not_show_is_left_to_the_janitor(endless: bool, aborted: JanitorScene) -> None:
+    aborted.endless = endless
+    if not endless:
+        refuse(aborted.account.glue, "GetJobRuns", "InternalServiceException")
+    assert _receives(aborted, FIRST) == [AFTER_FAILURE_SECONDS]
+    assert aborted.account.item().holders[aborted.execution].quiet_since is None
     assert (_published(aborted), aborted.account.states) == ([], {"order-1/1": "STARTED"})
 
 
@@ -303,13 +319,6 @@ def test_a_delivery_that_dies_before_any_step_is_completed_by_the_next(
     assert ({*_published(aborted)}, account.item().slots_in_use) == ({("FAILED", "ABORTED")}, 0)
     assert account.rings
     assert account.rows.unpublished("p").rows == []
-
-
-def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene) -> None:
-    aborted.run("SUCCEEDED")
-    aborted.endless = True
-    assert _receives(aborted, FIRST) == [AFTER_FAILURE_SECONDS]
-    assert aborted.account.item().holders[aborted.execution].quiet_since is None
 
 
 @pytest.mark.parametrize("name", ["manual", "p-manual", "none-1"])

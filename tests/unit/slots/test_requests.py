@@ -120,7 +120,7 @@ _LITERALS = st.builds(
 
 @given(literal=_LITERALS)
 def test_a_number_that_is_accepted_survives_the_string_of_jsonata(literal: str) -> None:
-    """`make jsonata` compares this $string with that of JSONata 2.0.6, which the workflow's KeepRequest uses."""
+    """The workflow's expressions read the input. `make jsonata` compares this $string with that of JSONata 2.0.6."""
     try:
         request = parse_request(delivery(f'{{"process":"p","input":{{"n":{literal}}}}}'))
     except InvalidRequest:

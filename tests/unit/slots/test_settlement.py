@@ -95,20 +95,13 @@ def test_a_glue_run_that_has_succeeded_is_answered_as_its_workflow_answers() -> 
 # With a slot
 
 
-def _handle(scene: JanitorScene, by: str, status: str = "ABORTED") -> None:
-    """Two runs of the janitor, or two deliveries of the status event, with the time between two checks."""
-    for number in range(2):
+def _handle(scene: JanitorScene, by: str, times: int = 2) -> None:
+    """Runs of the janitor, or deliveries of the status event, with the time between two checks."""
+    for number in range(times):
         if by == "run":
             scene.account.run_at(LATER + number * CHECK_GAP)
         else:
-            scene.account.event_at(scene.execution, LATER + number * CHECK_GAP, status)
-
-
-def _handle_once(scene: JanitorScene, by: str) -> None:
-    if by == "run":
-        scene.account.run_at(LATER)
-    else:
-        scene.account.event_at(scene.execution, LATER)
+            scene.account.event_at(scene.execution, LATER + number * CHECK_GAP)
 
 
 @pytest.fixture
@@ -124,10 +117,6 @@ def _unknown_work(scene: ChildScene) -> None:
     scene.fail("WorkUnknown", "States.Timeout: it took too long")
 
 
-def _absent(scene: ChildScene) -> None:
-    scene.no_child()
-
-
 NAME = execution_name("p", "order-1", 1, caller_of(TOKEN))
 OWN_ARN = json.dumps({"ExecutionArn": execution_arn(TARGET, NAME)})
 
@@ -139,7 +128,7 @@ OWN_ARN = json.dumps({"ExecutionArn": execution_arn(TARGET, NAME)})
         (lambda scene: scene.child("SUCCEEDED", output="[7]"), "SUCCEEDED", ("[7]",)),
         (lambda scene: scene.child("SUCCEEDED"), "SUCCEEDED", (OWN_ARN,)),
         (lambda scene: scene.child("FAILED"), "FAILED", ("ABORTED", ABORTED.cause)),
-        (_absent, "FAILED", ("ABORTED", ABORTED.cause)),
+        (lambda scene: scene.no_child(), "FAILED", ("ABORTED", ABORTED.cause)),
         (_unknown_work, "FAILED", ("States.Timeout", "it took too long")),
     ],
     ids=["succeeded", "without output", "failed", "absent", "unknown to its workflow"],
@@ -160,31 +149,15 @@ def test_a_holder_is_settled_by_its_work_freed_and_its_caller_answered_once(
 
 
 @pytest.mark.parametrize("by", ["run", "event"])
-def test_the_caller_of_a_glue_run_receives_its_result_when_the_run_has_ended(by: str, account: Account) -> None:
-    scene = JanitorScene(account, TOKEN)
-    scene.start()
-    scene.abort()
-    scene.run("RUNNING")
-    _handle(scene, by)
-    assert (account.answers, account.states) == ([], {"order-1/1": "STARTED"})
-    scene.run("SUCCEEDED")
-    account.now = LATER + 10 * CHECK_GAP
-    for number in range(2):
-        account.event_at(scene.execution, account.now + number * CHECK_GAP)
-    assert account.answers == [(TOKEN, '{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}')]
-    assert account.states == {"order-1/1": "SUCCEEDED"}
-
-
-@pytest.mark.parametrize("by", ["run", "event"])
 def test_a_slot_is_kept_until_its_outcome_is_recorded(by: str, child_scene: ChildScene) -> None:
     """Otherwise a dispatch could start the request again in it."""
     child_scene.child("FAILED")
     account = child_scene.account
     refuse(account.dynamodb, "UpdateItem", "InternalServerError")
     with pytest.raises(Exception, match="InternalServerError") if by == "event" else nullcontext():
-        _handle_once(child_scene, by)
+        _handle(child_scene, by, times=1)
     assert (account.states, account.item().slots_in_use) == ({"order-1/1": "STARTED"}, 1)
-    _handle_once(child_scene, by)
+    _handle(child_scene, by, times=1)
     assert (account.states, account.item().slots_in_use) == ({"order-1/1": "FAILED"}, 0)
 
 
@@ -203,21 +176,13 @@ def released(aborted: JanitorScene) -> JanitorScene:
     return aborted
 
 
-@pytest.mark.parametrize("by", ["run", "event"])
-def test_f16_a_started_request_whose_closed_execution_holds_no_slot_is_settled(by: str, released: JanitorScene) -> None:
-    """The slot table was restored, or an operator has freed the slot."""
-    _handle(released, by)
-    account = released.account
-    assert [(row.state, row.code) for row in account.rows.rows("p").rows] == [("FAILED", "ABORTED")]
-    assert [event["status"] for event in account.bus.published] == ["FAILED"]
-
-
 @pytest.mark.parametrize(
     ("end", "state"),
-    [({"status": "SUCCEEDED"}, "SUCCEEDED"), ({"status": "RUNNING"}, "STARTED"), ({"status": "FAILED"}, "FAILED")],
-    ids=str,
+    [({"status": "SUCCEEDED"}, "SUCCEEDED"), ({"status": "RUNNING"}, "STARTED"), ({}, "FAILED")],
+    ids=["succeeded", "runs again", "aborted"],
 )
 def test_the_execution_decides_without_a_slot(end: dict[str, str], state: str, released: JanitorScene) -> None:
+    """The slot table was restored, or an operator has freed the slot."""
     released.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(end)
     )
