@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dev.smoke import execution_facts, service_facts, state_facts, workflow_checks
 from dev.smoke.facts import Fact
 
-# Nine Glue runs of a sixteenth of a DPU, of which Glue bills at least a minute each, 200 state transitions, and some
+# Eleven Glue runs of a sixteenth of a DPU, of which Glue bills at least a minute each, 200 state transitions, and some
 # thousand requests. Other regions cost up to half as much again.
 COST = "about $0.01 (list prices of us-east-1, May 2026, without a free tier)"
 
@@ -39,8 +39,14 @@ CHECKS = (
         "timeout",
         "runs the workflow's definition with a Glue timeout of 90 s (deployed: hours), in a separate state machine",
         (workflow_checks.TIMEOUT,),
+    ),
+    Check(
+        "answers",
+        "lets a small state machine wait for a request that succeeds, and for one whose workflow it aborts",
+        (workflow_checks.ANSWER, workflow_checks.ANSWER_OF_AN_ABORT),
         mails=1,
     ),
+    Check("ends", "receives the status events of four small executions", execution_facts.END_FACTS),
     Check(
         "states",
         "runs single states of the deployed definition with mocked results (TestState); no role is used",
@@ -62,7 +68,7 @@ CHECKS = (
         execution_facts.CALLER_FACTS,
     ),
     Check("table", "sends the deployed updates of a slot's cycle", service_facts.TABLE_FACTS),
-    Check("rows", "adds rows of requests, ends them, and reads their index", service_facts.ROW_FACTS),
+    Check("rows", "adds rows of requests, ends them, and reads their indexes", service_facts.ROW_FACTS),
     Check("queues", "delays a message of its own queue", service_facts.QUEUE_FACTS),
     Check("glue", "lets a run of its own job fail, and starts one too many", service_facts.GLUE_FACTS),
     Check(

@@ -36,8 +36,7 @@ def clean_up(context: CheckContext) -> list[str]:
             left.append(f"process {process}: kept for the janitor; afterwards, {next_step('process remove', process)}")
         else:
             _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
-    _attempt(left, "requests of stopped executions", lambda: _wait_for_kept(context))
-    for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
+    for output in ("RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         if url := context.stack.outputs.get(output):
             _attempt(left, f"messages in {output}", partial(context.messages.collect, url))
     return left
@@ -103,14 +102,6 @@ def _remove(context: CheckContext, process: str) -> None:
     for row in context.rows.rows(process).rows:
         key = {"process_name": {"S": process}, "execution": {"S": row.execution}}
         dynamodb.delete_item(TableName=rows, Key=key)
-
-
-def _wait_for_kept(context: CheckContext) -> None:
-    """Collect the requests of the aborted executions of the workflow, which the janitor keeps."""
-    workflow = context.arn("")
-    aborted = [arn for arn in context.executions if context.execution(arn)["status"] == "ABORTED"]
-    names = {arn.removeprefix(workflow) for arn in aborted if arn.startswith(workflow)}
-    _until(context, lambda: all(context.kept(name) for name in names), "to come to FailedRequestQueue")
 
 
 def _until(context: CheckContext, condition: Callable[[], bool], what: str) -> None:

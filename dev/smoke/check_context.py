@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from dev.emulator.queue_reading import attributes
 from dev.smoke.facts import Failed, NotShown
 from dev.smoke.stack_under_test import StackUnderTest
 from slotkeeper.slots.process import Process
@@ -63,14 +62,6 @@ AWS = Timings(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300,
 EMBEDDED = Timings(hold=8, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)
 
 
-@dataclass(frozen=True)
-class RunMessage:
-    """A message: its body, and its message attributes as text."""
-
-    body: str
-    attributes: dict[str, str]
-
-
 @dataclass
 class RunMessages:
     """Collects the run's messages from shared queues. Other messages are made visible again immediately.
@@ -81,26 +72,24 @@ class RunMessages:
 
     sqs: Any
     mark: str
-    _taken: dict[str, list[RunMessage]] = field(default_factory=dict)
+    _taken: dict[str, list[str]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def collect(self, url: str) -> list[RunMessage]:
-        """Delete the run's messages from this queue, and return all that were collected from it so far."""
+    def collect(self, url: str) -> list[str]:
+        """Delete the run's messages from this queue, and return the bodies of all that were collected so far."""
         with self._lock:
             taken = self._taken.setdefault(url, [])
             foreign: list[str] = []
             try:
                 for _ in range(BATCHES):
-                    answer = self.sqs.receive_message(
-                        QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN, MessageAttributeNames=["All"]
-                    )
+                    answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN)
                     if not answer.get("Messages"):
                         break
                     for message in answer["Messages"]:
                         if self.mark not in message["Body"]:
                             foreign.append(message["ReceiptHandle"])
                             continue
-                        taken.append(RunMessage(message["Body"], attributes(message)))
+                        taken.append(message["Body"])
                         self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             finally:
                 for handle in foreign:
@@ -239,11 +228,6 @@ class CheckContext:
         listed = self.stack.client("glue").get_job_runs(JobName=self.job, MaxResults=50)["JobRuns"]
         runs: list[dict[str, Any]] = [each for each in listed if each.get("Arguments", {}).get(MARKER) == name]
         return max(runs, key=lambda each: each["StartedOn"], default=None)
-
-    def kept(self, name: str) -> list[RunMessage]:
-        """The newest message of the execution that was collected from FailedRequestQueue, as a list of at most one."""
-        messages = self.messages.collect(self.stack.outputs["FailedRequestQueueUrl"])
-        return [each for each in messages if each.attributes.get("execution_name") == name][-1:]
 
     # --------------------------------------------------------------------------------------------------------- waiting
 

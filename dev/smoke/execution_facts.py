@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.facts import Fact, NotShown
-from dev.smoke.state_facts import NUMBERS
+from dev.smoke.facts import HAND_OFF, Fact, NotShown
 
+NUMBERS = {"digits_15": 123456789012345, "digits_16": 1234567890123456}
 BIG = 200_000  # characters; twice as many exceed the 256 KiB of a state's input or result
 TOKEN_LENGTH = 1024  # up to which the size of an item with tokens was computed
 
@@ -17,7 +19,7 @@ TOKEN_LENGTH = 1024  # up to which the size of an item with tokens was computed
 def _run_chain(
     context: CheckContext,
     suffix: str,
-    states: dict[str, str],
+    states: Mapping[str, str | dict[str, Any]],
     variables: dict[str, Any],
     name: str,
     given: Any = None,
@@ -25,13 +27,14 @@ def _run_chain(
     role: str = "",
     caught: str = "States.ALL",
 ) -> dict[str, Any]:
-    """What deployed states answer, one after the other. Raises NotShown if the chain did not succeed.
+    """What states answer, one after the other. Raises NotShown if the chain did not succeed.
 
     Args:
-        states: name in the answer -> the deployed state.
+        states: name in the answer -> the name of a deployed state, or a state.
     """
-    deployed = {key: context.stack.machine["definition"]["States"][state] for key, state in states.items()}
-    machine = own.machine(context, suffix, own.chain(deployed, variables, caught), role)
+    deployed = context.stack.machine["definition"]["States"]
+    chain = {key: deployed[state] if isinstance(state, str) else state for key, state in states.items()}
+    machine = own.machine(context, suffix, own.chain(chain, variables, caught), role)
     execution = own.ended(context, own.start(context, machine, name, given))
     if execution["status"] != "SUCCEEDED":
         raise NotShown(f"the check's execution ended as {execution['status']}: {execution.get('cause', '')[:500]}")
@@ -84,13 +87,9 @@ _CHILD = {
     "States": {
         "Choose": {
             "Type": "Choice",
-            "Choices": [
-                {"Condition": "{% $states.input.do = 'wait' %}", "Next": "Wait"},
-                {"Condition": "{% $states.input.do = 'big' %}", "Next": "Big"},
-            ],
+            "Choices": [{"Condition": "{% $states.input.do = 'big' %}", "Next": "Big"}],
             "Default": "Done",
         },
-        "Wait": {"Type": "Wait", "Seconds": 4, "Next": "Done"},
         "Big": {"Type": "Pass", "Output": f"{{% $pad('', {BIG}, 'x') %}}", "End": True},
         "Done": {"Type": "Succeed", "Output": {}},
     },
@@ -138,20 +137,6 @@ def _large_child(context: CheckContext) -> dict[str, Any]:
         return {"uncaught": str(error)}
 
 
-def _order(context: CheckContext) -> list[str]:
-    """The children that succeeded, as they are listed: `slow` started first and ended last."""
-    child = context.once(_child)
-    for arn in [own.start(context, child, "slow", {"do": "wait"}), own.start(context, child, "quick")]:
-        own.ended(context, arn)
-
-    def listed() -> list[str]:
-        answer = context.stack.client("stepfunctions").list_executions(stateMachineArn=child, statusFilter="SUCCEEDED")
-        names = [each["name"] for each in answer["executions"] if each["name"] in ("slow", "quick")]
-        return names if len(names) == 2 else []
-
-    return context.wait(listed, "both executions in the list", context.timings.start)
-
-
 CHILD_FACTS = (
     Fact(
         "name-taken",
@@ -178,19 +163,73 @@ CHILD_FACTS = (
         _large_child,
         lambda answer: {answer["Run"]["Error"], answer["Read"]["Error"]} == {"States.DataLimitExceeded"},
     ),
+)
+
+
+# -------------------------------------------------------------------------------- status events of executions ("ends")
+
+_END = {
+    "QueryLanguage": "JSONata",
+    "StartAt": "Choose",
+    "TimeoutSeconds": 5,
+    "States": {
+        "Choose": {
+            "Type": "Choice",
+            "Choices": [
+                {"Condition": "{% $states.input = 'SUCCEEDED' %}", "Next": "Done"},
+                {"Condition": "{% $states.input = 'FAILED' %}", "Next": "Failed"},
+            ],
+            "Default": "Wait",
+        },
+        "Done": {"Type": "Succeed"},
+        "Failed": {"Type": "Fail", "Error": "Smoke"},
+        "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
+    },
+}
+ENDS = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+
+
+def _status_events(context: CheckContext) -> dict[str, float]:
+    """Seconds from each end of an execution to the receipt of its event, by the pattern of the deployed rule."""
+    stepfunctions, events = context.stack.client("stepfunctions"), context.stack.client("events")
+    machine = own.machine(context, "ends", _END)
+    deployed = events.describe_rule(Name=context.stack.resource("WorkflowClosedRule").rpartition("|")[2])
+    pattern = json.loads(deployed["EventPattern"])
+    pattern["detail"]["stateMachineArn"] = [machine]
+    url = own.event_queue(context, "ends", pattern)
+    arns = {own.start(context, machine, end.lower(), end): end for end in ENDS}
+    stepfunctions.stop_execution(executionArn=next(arn for arn, end in arns.items() if end == "ABORTED"))
+    late: dict[str, float] = {}
+    while len(late) < len(ENDS):
+        message = own.receive(context, url, f"the events of {len(ENDS) - len(late)} ends")
+        received, detail = time.time(), json.loads(message["Body"])["detail"]
+        context.stack.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        late[detail["status"]] = round(received - detail["stopDate"] / 1000, 1)
+    return late
+
+
+END_FACTS = (
     Fact(
-        "order-of-closed-executions",
-        "In which order does ListExecutions return closed executions of one status?",
-        "the one that ended last comes first, whenever it started",
-        "S4: the janitor ends its reading of the list at the first execution that ended before its last run. "
-        "Otherwise it reads whole lists",
-        _order,
-        lambda names: names == ["slow", "quick"],
+        "event-of-each-end",
+        "How soon does the pattern of WorkflowClosedRule match each of the four ends of an execution?",
+        f"within {HAND_OFF:.0f} s: SUCCEEDED, FAILED, TIMED_OUT, ABORTED",
+        "S4: the function of endings settles and publishes an end by its event. Otherwise the janitor does, within two "
+        "minutes: correct the pattern",
+        _status_events,
+        lambda late: sorted(late) == sorted(ENDS) and max(late.values()) <= HAND_OFF,
     ),
 )
 
 
 # ---------------------------------------------------------------------------------------------- callers ("callers")
+
+
+_ANSWER = {
+    "Type": "Task",
+    "Resource": "arn:aws:states:::aws-sdk:sfn:sendTaskSuccess",
+    "Arguments": {"TaskToken": "{% $task_token %}", "Output": "{}"},
+    "TimeoutSeconds": 10,
+}
 
 
 def _asking(url: str) -> dict[str, Any]:
@@ -238,12 +277,12 @@ def _caller(context: CheckContext) -> tuple[str, str]:
 
 
 def _answered(context: CheckContext, suffix: str, caller: tuple[str, str]) -> dict[str, Any]:
-    """What the workflow's own states for a caller answer under the role of the check, and how the caller ended."""
+    """What AskCaller and an answer return under the role of the check, and how the caller ended."""
     arn, token = caller
-    states, variables = {"AskCaller": "AskCaller", "AnswerSuccess": "AnswerSuccess"}, {"task_token": token}
+    states: dict[str, str | dict[str, Any]] = {"AskCaller": "AskCaller", "Answer": _ANSWER}
     role = context.once(_caller_role)
-    answers = _run_chain(context, f"answers-{suffix}", states, variables | {"answer": "{}"}, "answers", role=role)
-    waits = "Error" in answers["AnswerSuccess"]
+    answers = _run_chain(context, f"answers-{suffix}", states, {"task_token": token}, "answers", role=role)
+    waits = "Error" in answers["Answer"]
     return answers | {"caller": "waits" if waits else own.ended(context, arn)["status"]}
 
 
@@ -284,7 +323,7 @@ CALLER_FACTS = (
         "it contains AccessDenied",
         _ARNS + "be removed, since it restricts nothing",
         lambda context: _answered(context, "other", _token(context, "other", _asking(context.once(_caller_queue)))),
-        lambda answer: "AccessDenied" in json.dumps(answer["AnswerSuccess"]),
+        lambda answer: "AccessDenied" in json.dumps(answer["Answer"]),
         not_here="the embedded AWS enforces no IAM policy",
     ),
     Fact(

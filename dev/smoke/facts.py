@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 if TYPE_CHECKING:
     from dev.smoke.check_context import CheckContext
 
+HAND_OFF = 10.0  # seconds for what an event or a message brings about; the janitor's next run takes up to a minute
 _DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 
 

@@ -122,6 +122,26 @@ def queue(context: CheckContext, suffix: str, **attributes: str) -> str:
     return url
 
 
+def event_queue(context: CheckContext, suffix: str, pattern: Mapping[str, Any]) -> str:
+    """Create a queue that receives the events of the default bus that match a pattern, and return its URL."""
+    events, name = context.stack.client("events"), name_of(context, suffix)
+    rule = events.put_rule(Name=name, EventPattern=json.dumps(pattern))["RuleArn"]
+    context.undo.append((f"rule {name}", lambda: events.delete_rule(Name=name)))
+    queue_arn = rule.replace(":events:", ":sqs:").replace(f"rule/{name}", name)
+    allowed = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue_arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+    }
+    url = queue(context, suffix, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": queue_arn}])
+    context.undo.append((f"target of rule {name}", lambda: events.remove_targets(Rule=name, Ids=["queue"])))
+    context.stopped.wait(context.timings.new_role)  # a new rule matches some seconds later (API Reference, PutRule)
+    return url
+
+
 def receive(context: CheckContext, url: str, what: str) -> dict[str, Any]:
     """Wait for the next message of a queue of the check."""
     sqs = context.stack.client("sqs")

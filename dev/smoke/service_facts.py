@@ -14,8 +14,9 @@ from botocore.exceptions import ClientError
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.facts import Fact, Failed, NotShown, refusal_of
+from dev.smoke.facts import HAND_OFF, Fact, Failed, NotShown, refusal_of
 from slotkeeper.slots.intake import accept
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.request import Request, execution_name
 from slotkeeper.slots.request_table import Leaving, RequestTable
@@ -110,13 +111,15 @@ def _rows(context: CheckContext) -> tuple[RequestTable, str]:
 
 
 def _index(context: CheckContext) -> dict[str, int]:
-    """How often a consistent read of the index `place` misses a write right before it, of half of the rows."""
+    """How often reads of the indexes `place` and `ended` miss a write right before them, of half of the rows."""
     table, process = context.once(_rows)
-    stale = 0
+    outcomes = Outcomes(context.stack.client("dynamodb"), context.stack.outputs["RequestTableName"])
+    began, stale = time.time() - 60, 0
     for number in range(ROWS // 2):
         name = execution_name(process, f"{number:02}", 1)
-        table.record(process, name, "SUCCEEDED", time.time())
+        outcomes.succeeded(process, name, time.time())
         stale += name in [each.execution for each in next(table.queue(process, 1, ROWS))]
+        stale += name not in [each.execution for each in context.rows.history(process, began, began + 3600).rows]
     return {"rows": ROWS, "stale": stale, "left": len(next(table.queue(process, 1, ROWS)))}
 
 
@@ -129,6 +132,18 @@ def _refused_transaction(context: CheckContext) -> dict[str, Any]:
         process, [Leaving(name, "CANCELLED", "Cancelled", "by the check") for name in names], time.time()
     )
     return {"left": [each.execution for each in left], "expected": names[1:]}
+
+
+def _failures(context: CheckContext) -> float:
+    """Seconds until the index of failures contains a request that was too late."""
+    table, process = context.once(_rows)
+    now = time.time()
+    name = execution_name(process, f"{ROWS - 2:02}", 1)
+    if not table.leave(process, [Leaving(name, "TOO_LATE", "TooLate", "by the check")], now):
+        raise Failed(f"{name} could not be ended")
+    listed = context.rows.failures
+    context.wait(lambda: listed(process, now - 60, now + 60).rows, "the index of failures", context.timings.start)
+    return round(time.time() - now, 2)
 
 
 def _conflicts(context: CheckContext) -> dict[str, int]:
@@ -156,7 +171,7 @@ def _conflicts(context: CheckContext) -> dict[str, int]:
     with ThreadPoolExecutor(AT_THE_SAME_TIME) as pool:
         writes = [pool.submit(write) for _ in range(AT_THE_SAME_TIME)]
         try:
-            for number in range(ROWS // 2, ROWS - 1):
+            for number in range(ROWS // 2, ROWS - 2):
                 name = execution_name(process, f"{number:02}", 1)
                 table.leave(process, [Leaving(name, "CANCELLED", "Cancelled", "by the check")], time.time())
         finally:
@@ -171,10 +186,18 @@ ROW_FACTS = (
     Fact(
         "consistent-read-of-a-local-index",
         "Does a consistent read of a sparse local index contain every write before it?",
-        "yes: no row that has lost `place` is read",
+        "yes: no row that has lost `place` is read, and each that has ended is in the history",
         "S7: a dispatch starts no request that has ended. Otherwise each row must be read before its start",
         lambda context: context.once(_index),
         lambda answer: (answer["stale"], answer["left"]) == (0, ROWS - ROWS // 2),
+    ),
+    Fact(
+        "index-of-failures",
+        "How soon does the global index contain a failure?",
+        f"within {HAND_OFF:.0f} s",
+        "`slotkeeper failed` lists it. A later one only delays what operators see",
+        _failures,
+        lambda late: late <= HAND_OFF,
     ),
     Fact(
         "refused-transaction",
@@ -298,7 +321,7 @@ GLUE_FACTS = (
         "cause-of-a-failed-run",
         "Which error and cause has glue:startJobRun.sync when the run fails?",
         "States.TaskFailed; the cause is the run as JSON, its keys in alphabetical order, with ErrorMessage",
-        "the mail and the kept request state the reason. Otherwise change the expression of `reason` in RunGlueJob",
+        "the mail, the event and the row state the reason. Otherwise change failure_reason in slots/executions.py",
         _failure,
         lambda answer: (
             (answer["error"], answer["JobRunState"]) == ("States.TaskFailed", "FAILED")

@@ -25,7 +25,6 @@ _EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "s
 _OUTPUTS = {
     "DataBucketName",
     "DispatchQueueUrl",
-    "FailedRequestQueueUrl",
     "JanitorFunctionName",
     "RequestDeadLetterQueueUrl",
     "RequestQueueUrl",
@@ -77,14 +76,16 @@ class StackUnderTest:
     def sample_job(self) -> str | None:
         """The sample Glue job's name; None if the stack runs another job."""
         try:
-            resource = self.client("cloudformation").describe_stack_resource(
-                StackName=self.name, LogicalResourceId="SampleJob"
-            )
+            return self.resource("SampleJob")
         except ClientError as error:
             if error.response["Error"]["Code"] != "ValidationError":
                 raise
             return None
-        return str(resource["StackResourceDetail"]["PhysicalResourceId"])
+
+    def resource(self, logical_id: str) -> str:
+        """The physical id of a resource of the stack."""
+        found = self.client("cloudformation").describe_stack_resource(StackName=self.name, LogicalResourceId=logical_id)
+        return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
     @cached_property
     def machine(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests sent as a producer does, with the sample job: hand-off, listing of runs, stop, redrive, timeout."""
+"""Requests sent as a producer does, with the sample job: hand-off, listing of runs, stop, redrive, timeout, answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
-from dev.smoke.facts import Fact, Failed, NotShown
+from dev.smoke.facts import HAND_OFF, Fact, Failed, NotShown
 from slotkeeper.slots.executions import SLOT_LOST
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import execution_name, process_of_execution
 from slotkeeper.slots.rows import RequestRow
 
-HAND_OFF = 10.0  # seconds; without a ring the janitor's next run would start it, up to a minute later
 CHAIN, CHAIN_STEP = 20, 2  # rings of one chain, and the seconds between two; Lambda's loop detection ends one at 16
 CHAIN_AFTER = 30  # seconds until the first one: all requests must be queued before
 
@@ -89,18 +88,18 @@ def _listing(context: CheckContext) -> str:
 
 
 def _stopped(context: CheckContext) -> str:
-    """Stop the Glue run: the workflow should learn its state from the error, keep the request and free the slot."""
+    """Stop the Glue run: the workflow should learn its state from the error, record it and free the slot."""
     process = context.process()
     name = context.send(process, "only", context.timings.long)
     run = context.wait_until_alive(name)
     context.stack.client("glue").batch_stop_job_run(JobName=context.job, JobRunIds=[run["Id"]])
     execution = context.wait_for_end(context.arn(name), "FAILED")
-    _check_kept(context, name, execution)
+    published = _published(context, name, "FAILED")
     _check_free(context, process)
     if "WaitForGlueRun" in context.entered(context.arn(name)):
         raise Failed(f"the workflow searched for the run ({error_of(execution)}): the slot is freed minutes later")
     _check_log(context, context.arn(name))
-    return "the error contains the run's state STOPPED; request kept, slot free"
+    return f"the error contains the run's state STOPPED; slot free, failure published {published:.1f} s after the end"
 
 
 def _check_log(context: CheckContext, arn: str) -> None:
@@ -165,7 +164,8 @@ def _timeout(context: CheckContext) -> str:
         raise Failed(f"the item of process {process} is missing from {context.table}")
     arn = own.start(context, machine, name, context.request(process, "only", context.timings.long))
     execution = context.wait_for_end(arn, "FAILED")
-    _check_kept(context, name, execution, "States.Timeout")
+    if not execution["cause"].startswith("States.Timeout"):
+        raise Failed(f"{name} ended with {error_of(execution)}; expected States.Timeout")
     _check_released_after_the_run(context, name)
     _check_free(context, process)
     entered = context.entered(arn)
@@ -175,12 +175,19 @@ def _timeout(context: CheckContext) -> str:
     return f"alive {lived:.0f} s after the timeout; the workflow stopped it, and only then released the slot"
 
 
-def _check_kept(context: CheckContext, name: str, execution: dict[str, Any], cause: str = "") -> None:
-    if execution["error"] != "RequestFailed":
-        raise Failed(f"{name} ended with {error_of(execution)}; expected error RequestFailed")
-    (message,) = context.wait(lambda: context.kept(name), "its request in FailedRequestQueue", context.timings.start)
-    if cause and message.attributes["error"] != cause:
-        raise Failed(f"its request was kept with the error {message.attributes['error']!r}, expected {cause!r}")
+def _published(context: CheckContext, name: str, state: str) -> float:
+    """Seconds from the end of an execution until its request's end is published. Raises Failed if it takes too long."""
+    ended: float = context.execution(context.arn(name))["stopDate"].timestamp()
+
+    def published() -> RequestRow | None:
+        row = context.row(name)
+        return row if row and row.state == state and row.open is None else None
+
+    context.wait(published, f"the end {state} of {name} to be published", context.timings.start)
+    late = time.time() - ended
+    if late > HAND_OFF + context.timings.poll:
+        raise Failed(f"the end of {name} was published {late:.1f} s after it, by the janitor and not by its event")
+    return late
 
 
 def _check_free(context: CheckContext, process: str) -> None:
@@ -197,6 +204,70 @@ def _check_released_after_the_run(context: CheckContext, name: str) -> None:
     ended = (run.get("CompletedOn") or run["LastModifiedOn"]).timestamp()
     if released is None or released < ended:
         raise Failed(f"the slot of {name} was released at {released}, before its Glue run ended at {ended}")
+
+
+def _caller(context: CheckContext) -> str:
+    """A state machine that sends its input as a request, and waits for the answer."""
+    body = "{% $merge([$states.input, {'task_token': $states.context.Task.Token}]) %}"
+    send = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+        "Arguments": {
+            "QueueUrl": context.stack.outputs["RequestQueueUrl"],
+            "MessageGroupId": "smoke",
+            "MessageDeduplicationId": "{% $states.context.Execution.Id %}",
+            "MessageBody": body,
+        },
+        "TimeoutSeconds": 1800,
+        "End": True,
+    }
+    outputs = context.stack.outputs
+    permitted = [(["sqs:SendMessage"], "sqs", outputs["RequestQueueArn"].rpartition(":")[2])]
+    if "KmsKeyArn" in outputs:
+        permitted.append((["kms:Decrypt", "kms:GenerateDataKey"], "kms", outputs["KmsKeyArn"].rpartition(":")[2]))
+    role = own.role(context, "role", *permitted)
+    return own.machine(
+        context, "caller", {"QueryLanguage": "JSONata", "StartAt": "Send", "States": {"Send": send}}, role
+    )
+
+
+def _called(context: CheckContext, request_id: str, linger: float) -> tuple[str, str]:
+    """Call with a request of the check's process; the caller's ARN and the name of the request's execution."""
+    process = context.once(CheckContext.process)
+    arn = own.start(context, context.once(_caller), request_id, context.request(process, request_id, linger))
+
+    def rows() -> list[RequestRow]:
+        return context.rows.rows(process, request_id=request_id).rows
+
+    (row,) = context.wait(rows, "the caller's request", context.timings.start)
+    name = row.execution
+    context.expect(name)
+    context.sent.append(name)
+    return arn, name
+
+
+def _answer(context: CheckContext) -> dict[str, Any]:
+    """The answer to a caller, and how late it comes after the end of the workflow."""
+    arn, name = _called(context, "succeeds", 0)
+    answered = context.wait_for_end(arn, "SUCCEEDED")
+    ended = context.execution(context.arn(name))["stopDate"]
+    _published(context, name, "SUCCEEDED")
+    late = (answered["stopDate"] - ended).total_seconds()
+    return {"late": round(late, 2), "answer": json.loads(answered["output"])}
+
+
+def _answer_of_an_abort(context: CheckContext) -> dict[str, Any]:
+    """The answer to a caller whose request's workflow is aborted. It comes after the proof that the run has ended."""
+    arn, name = _called(context, "aborted", context.timings.long)
+    run = context.wait_until_alive(name)
+    context.stack.client("stepfunctions").stop_execution(executionArn=context.arn(name), cause="the smoke test")
+    answered = context.wait_for_end(arn, "FAILED")
+    run = context.glue_run(name) or run
+    return {
+        "error": answered["error"],
+        "run": run["JobRunState"],
+        "holders": [*context.item(process_of_execution(name)).holders],
+    }
 
 
 RING = Fact(
@@ -227,7 +298,7 @@ LISTING = Fact(
 STOPPED = Fact(
     "stopped",
     "Does the error of a stopped Glue run state that it has ended, and does the workflow's log name the error?",
-    "yes: the request is kept and the slot freed without a search for the run",
+    f"yes: the slot is freed without a search for the run, and the failure published within {HAND_OFF:.0f} s",
     "the slot is freed in seconds, and GlueRefusalAlarm rings (Step Functions guide, Start an AWS Glue job)",
     _stopped,
 )
@@ -245,4 +316,22 @@ TIMEOUT = Fact(
     "yes: the workflow stops it, and only then releases the slot",
     "S1b: AWS does not document it (Step Functions guide, Discover service integration patterns)",
     _timeout,
+)
+ANSWER = Fact(
+    "answer",
+    "How soon after the end of its workflow does a caller have its answer?",
+    f"within {HAND_OFF:.0f} s, with the Glue run",
+    "the status event of SUCCEEDED reaches the function of endings, whose role may answer. Otherwise the janitor "
+    "answers within a minute: check WorkflowClosedRule, EndingQueue and EndingRole",
+    _answer,
+    lambda answer: answer["late"] <= HAND_OFF and answer["answer"]["JobRunState"] == "SUCCEEDED",
+)
+ANSWER_OF_AN_ABORT = Fact(
+    "answer-of-an-abort",
+    "Does the caller of an aborted workflow receive a failure after its Glue run has ended?",
+    "yes: ABORTED; the run is stopped and the slot is free",
+    "S1b and S4: the function of endings, or the janitor after it, stops the run, records the end and answers. "
+    "Otherwise the caller waits until its TimeoutSeconds",
+    _answer_of_an_abort,
+    lambda answer: (answer["error"], answer["run"], answer["holders"]) == ("ABORTED", "STOPPED", []),
 )

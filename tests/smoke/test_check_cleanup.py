@@ -19,7 +19,6 @@ OUTPUTS = {
     "SlotTableName": "slots",
     "RequestTableName": "rows",
     "WorkflowArn": "arn:aws:states:us-east-1:1:stateMachine:w",
-    "FailedRequestQueueUrl": "failed",
     "RequestDeadLetterQueueUrl": "dead",
     "WorkDeadLetterQueueUrl": "work",
 }
@@ -43,8 +42,9 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
     def delete_item(Key: Any, **_asked: Any) -> None:
         removed.append(Key["process_name"]["S"])
 
+    no_rows = SimpleNamespace(paginate=lambda **_: [{"Items": []}])
     services = {
-        "dynamodb": SimpleNamespace(delete_item=delete_item, query=lambda **_: {"Items": []}),
+        "dynamodb": SimpleNamespace(delete_item=delete_item, get_paginator=lambda _: no_rows),
         "stepfunctions": SimpleNamespace(describe_execution=lambda **_: {"status": "FAILED"}),
         "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
         "sqs": SimpleNamespace(receive_message=lambda **_: {}),
