@@ -21,8 +21,10 @@ from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_chatbot import DeployedChatbot
+from tests.e2e.deployed_machines import Machines
 from tests.e2e.deployed_stack import CHECK_GAP, GRACE, DeployedStack
 from tests.e2e.deployed_worker import DeployedWorker
+from tests.e2e.receivers import Inbox, consumer, subscribed
 
 # In the place of a Docker bridge's address: another address of this machine that no other machine can reach.
 CONTAINER_HOST = "127.0.0.2" if sys.platform == "linux" else ""
@@ -97,6 +99,23 @@ def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
     made = DeployedWorker(deployed.aws)
     yield made
     made.restore()
+
+
+@pytest.fixture
+def machines(stack: DeployedStack) -> Machines:
+    return Machines(stack)
+
+
+@pytest.fixture(scope="session")
+def producer(deployed: DeployedStack) -> Inbox:
+    """The completion events."""
+    return consumer(deployed.aws)
+
+
+@pytest.fixture(scope="session")
+def notices(deployed: DeployedStack) -> Inbox:
+    """The messages of FailureTopic."""
+    return subscribed(deployed.aws, "notices")
 
 
 @pytest.fixture

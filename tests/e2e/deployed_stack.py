@@ -8,6 +8,8 @@ import shutil
 import signal
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from tests.support.waiting import wait_until
 GRACE = 2
 CHECK_GAP = 1
 JOB = "gated-job"
+KILLED = "Runtime.HandlerError"  # of the next invocation of a container that was killed
 ENDED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 _numbers = itertools.count(1)
 
@@ -98,7 +101,7 @@ class DeployedStack:
         self.doorbell = Doorbell(self.sqs, aws.outputs["DispatchQueueUrl"])
         self.operations = Operations(self.processes, self.doorbell)
         self._gates = aws.state_dir / "gates"
-        self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+        self._dead_letters: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.make_job(JOB, concurrent_runs=500)
 
     def make_job(self, name: str, concurrent_runs: int) -> str:
@@ -165,9 +168,10 @@ class DeployedStack:
         item = wait_until(lambda: self._rows.read((process, execution)), f"the row of {execution}")
         return read_row(item)
 
-    def wait_for_state(self, process: str, execution: str, state: str) -> RequestRow:
-        """Wait for the state of a request's row; return the row."""
+    def wait_for_end(self, process: str, execution: str, state: str) -> RequestRow:
+        """Wait until a request has ended in this state and its end is published; return the row."""
         wait_until(lambda: self.row(process, execution).state == state, f"{execution} to be {state}")
+        wait_until(lambda: self.row(process, execution).open is None, f"the end of {execution} to be published")
         return self.row(process, execution)
 
     def queued(self, process: str) -> list[str]:
@@ -218,29 +222,33 @@ class DeployedStack:
         mine = [r for r in runs if r["Arguments"].get("--slotkeeper-execution", "").startswith(process + "-")]
         return sum(run["JobRunState"] in ("STARTING", "RUNNING", "STOPPING") for run in mine)
 
-    def _collect(self, output: str, process: str) -> list[dict[str, Any]]:
-        """The messages about a process in a queue that all tests share."""
-        url = self.outputs[output]
-        answer = self.sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
-        )
+    def dead_letters(self, process: str) -> list[dict[str, Any]]:
+        """The messages of a process that are no requests. All tests share their queue."""
+        url = self.outputs["RequestDeadLetterQueueUrl"]
+        answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
         for message in answer.get("Messages", []):
             self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-            attributes = {key: value["StringValue"] for key, value in message.get("MessageAttributes", {}).items()}
-            about = attributes.get("message_group") or attributes["execution_name"].rsplit("-", 1)[0]
-            self._collected[output][about].append({"body": message["Body"], **attributes})
-        return self._collected[output][process]
+            attributes = {key: value["StringValue"] for key, value in message["MessageAttributes"].items()}
+            self._dead_letters[attributes["message_group"]].append({"body": message["Body"], **attributes})
+        return self._dead_letters[process]
 
-    def kept(self, process: str) -> list[dict[str, Any]]:
-        return self._collect("FailedRequestQueueUrl", process)
-
-    def dead_letters(self, process: str) -> list[dict[str, Any]]:
-        return self._collect("RequestDeadLetterQueueUrl", process)
+    @contextmanager
+    def without_event_source(self, queue: str) -> Iterator[None]:
+        """Disable the event source of this queue, by a part of its name."""
+        listed = self._lambda.list_event_source_mappings()
+        (uuid,) = (each["UUID"] for each in listed["EventSourceMappings"] if queue in each["EventSourceArn"])
+        self._lambda.update_event_source_mapping(UUID=uuid, Enabled=False)
+        try:
+            yield
+        finally:
+            self._lambda.update_event_source_mapping(UUID=uuid, Enabled=True)
 
     def janitor(self) -> dict[str, int]:
         """Run the janitor; return its counts."""
         answer = self._lambda.invoke(FunctionName=self.outputs["JanitorFunctionName"], Payload=b"{}")
-        counts: dict[str, int] = json.loads(answer["Payload"].read())
+        counts: dict[str, Any] = json.loads(answer["Payload"].read())
+        if counts.get("errorType") == KILLED:
+            return self.janitor()
         assert "errorMessage" not in counts, counts
         return counts
 

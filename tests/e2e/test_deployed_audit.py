@@ -32,14 +32,14 @@ def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(
     for earlier, name in zip(ids, names[2:], strict=False):
         stack.wait_until_running(name)  # while the earlier one runs
         stack.end(process, earlier)
-    stack.wait_for_status(names[0], "FAILED")
+    stack.wait_for_end(process, names[0], "FAILED")
     slotkeeper("process", "set-limit", process, "1")
     stack.close_gate(process, fails)
-    (redriven,) = slotkeeper("dlq", "redrive", "failed", "--id", names[0])["redriven"]
-    stack.wait_until_queued(process, redriven["execution"])
+    (redriven,) = slotkeeper("failed", "redrive", names[0])["redriven"]
+    stack.wait_until_queued(process, redriven["next"])
     stack.end(process, ids[-1], fails)
-    stack.wait_for_status(redriven["execution"], "SUCCEEDED")
-    assert [execution["name"] for execution in stack.executions(process)] == [*names, redriven["execution"]]
+    stack.wait_for_status(redriven["next"], "SUCCEEDED")
+    assert [execution["name"] for execution in stack.executions(process)] == [*names, redriven["next"]]
     assert stack.item(process).slots_in_use == 0
 
     page = tmp_path / "audit.html"

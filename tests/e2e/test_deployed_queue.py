@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -99,7 +98,7 @@ def test_next_to_a_running_request_one_is_skipped_and_one_is_too_late(
 
     deadline = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
     late = stack.send(process, "late", start_before=deadline)  # behind another, in a full process
-    row = stack.wait_for_state(process, late, "TOO_LATE")
+    row = stack.wait_for_end(process, late, "TOO_LATE")
     assert row.ended is not None
     assert 0 <= row.ended - datetime.fromisoformat(deadline).timestamp() < 60
 
@@ -159,21 +158,9 @@ def test_without_the_doorbells_event_source_the_janitor_runs_the_system_alone(st
     process = stack.process(limit=1)
     names = [stack.send(process, f"r{n}") for n in range(3)]
     stack.end(process, "r0", "r1", "r2")
-    with _dead_doorbell(stack):
+    with stack.without_event_source("DispatchQueue"):
         stack.run_janitor_until(lambda: stack.status(names[-1]) == "SUCCEEDED", "the janitor to start all")
     assert [execution["name"] for execution in stack.executions(process)] == names
-
-
-@contextmanager
-def _dead_doorbell(stack: DeployedStack) -> Iterator[None]:
-    functions = stack.aws.client("lambda")
-    listed = functions.list_event_source_mappings(FunctionName=stack.outputs["StarterFunctionName"])
-    (uuid,) = (e["UUID"] for e in listed["EventSourceMappings"] if "DispatchQueue" in e["EventSourceArn"])
-    functions.update_event_source_mapping(UUID=uuid, Enabled=False)
-    try:
-        yield
-    finally:
-        functions.update_event_source_mapping(UUID=uuid, Enabled=True)
 
 
 # ------------------------------------------------------------------------------ bad messages and rejected requests
@@ -217,7 +204,7 @@ def test_f19_requests_without_a_process_and_with_a_used_id_are_rejected_rows_whi
     stack: DeployedStack,
 ) -> None:
     name = stack.send("unknown", "r1")
-    row = stack.wait_for_state("unknown", name, "REJECTED")
+    row = stack.wait_for_end("unknown", name, "REJECTED")
     assert (row.code, "'unknown' does not exist" in row.reason) == ("UnknownProcess", True)
 
     process = stack.process()
@@ -231,7 +218,7 @@ def test_f19_requests_without_a_process_and_with_a_used_id_are_rejected_rows_whi
     )
 
     late = stack.send(process, "again", start_before="2026-01-01T00:00:00Z")
-    stack.wait_for_state(process, late, "TOO_LATE")
+    stack.wait_for_end(process, late, "TOO_LATE")
     stack.send(process, "again")  # corrected
     stack.end(process, "again")
     wait_until(lambda: len(stack.executions(process)) == 2, "the corrected request to run")
@@ -242,6 +229,6 @@ def test_f19_requests_without_a_process_and_with_a_used_id_are_rejected_rows_whi
 def test_a_body_above_the_limit_is_a_rejected_row_with_its_size_and_without_the_body(stack: DeployedStack) -> None:
     process = stack.process()
     name = stack.send(process, "large", arguments={"--a": "x" * 66_000})
-    row = stack.wait_for_state(process, name, "REJECTED")
+    row = stack.wait_for_end(process, name, "REJECTED")
     assert (row.code, row.body) == ("TooLarge", "")
     assert any(character.isdigit() for character in row.reason)

@@ -6,16 +6,13 @@ import json
 from pathlib import Path
 
 from tests.e2e.deployed_stack import DeployedStack, created
-from tests.support.waiting import wait_until
+from tests.e2e.receivers import subscribed
 
 KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
 
 
 def test_an_alarm_is_published_to_the_topic(stack: DeployedStack) -> None:
-    cloudwatch, sns = stack.aws.client("cloudwatch"), stack.aws.client("sns")
-    queue = stack.sqs.create_queue(QueueName="hears-alarms")["QueueUrl"]
-    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    subscription = sns.subscribe(TopicArn=stack.outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
+    cloudwatch, inbox = stack.aws.client("cloudwatch"), subscribed(stack.aws, "hears-alarms")
     (alarm,) = [
         found["AlarmName"]
         for page in cloudwatch.get_paginator("describe_alarms").paginate()
@@ -24,16 +21,8 @@ def test_an_alarm_is_published_to_the_topic(stack: DeployedStack) -> None:
     ]
     for state in ("OK", "ALARM"):  # only a change is published
         cloudwatch.set_alarm_state(AlarmName=alarm, StateValue=state, StateReason="a test")
-    heard: list[str] = []
-
-    def rang() -> bool:
-        for message in stack.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", []):
-            heard.append(json.loads(json.loads(message["Body"])["Message"]).get("AlarmName", ""))
-        return alarm in heard
-
-    wait_until(rang, "the alarm's message")
+    assert inbox.receives(AlarmName=alarm)
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test has ended")
-    sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
 def test_the_documented_key_can_be_deployed(stack: DeployedStack) -> None:

@@ -1,4 +1,4 @@
-"""Workflows that are aborted or time out at any step: the request is kept, the slot is freed, and no run lives."""
+"""Workflows that are aborted or time out at any step: the request ends, the slot is freed, and no run lives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.emulator.faults import Action
 from tests.e2e.deployed_stack import CHECK_GAP, DeployedStack
-from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -24,20 +24,21 @@ def no_events(stack: DeployedStack) -> Iterator[None]:
         events.enable_rule(Name=rule)
 
 
-# One for each place of the request and the run, with the state that its row ends in, and whether it is kept. The
-# simulation aborts before and after each call.
+# One for each place of the request and the run, with the state that its row ends in. The simulation aborts before and
+# after each call.
 STEPS = [
-    ("ConfirmSlot", "abort_before", "succeed", "FAILED", True),
-    ("RunGlueJob", "abort_after", "", "FAILED", True),  # its run is stopped
-    ("RecordOutcome", "abort_before", "succeed", "SUCCEEDED", False),
-    ("ReleaseSlot", "abort_after", "succeed", "SUCCEEDED", False),
-    ("KeepRequest", "abort_before", "fail", "FAILED", True),
+    ("ConfirmSlot", "abort_before", "succeed", "FAILED"),
+    ("RunGlueJob", "abort_after", "", "FAILED"),  # its run is stopped
+    ("RecordOutcome", "abort_before", "succeed", "SUCCEEDED"),
+    ("RecordOutcome", "abort_before", "fail", "FAILED"),
+    ("ReleaseSlot", "abort_before", "fail", "FAILED"),
+    ("ReleaseSlot", "abort_after", "succeed", "SUCCEEDED"),
 ]
 
 
-@pytest.mark.parametrize(("state", "action", "how", "end", "is_kept"), STEPS)
+@pytest.mark.parametrize(("state", "action", "how", "end"), STEPS)
 def test_f16_a_workflow_aborted_at_a_step_loses_neither_its_slot_nor_its_request(
-    stack: DeployedStack, state: str, action: str, how: str, end: str, is_kept: bool
+    stack: DeployedStack, state: str, action: Action, how: str, end: str
 ) -> None:
     process = stack.process(limit=1)
     stack.faults.add(state, action)
@@ -45,17 +46,14 @@ def test_f16_a_workflow_aborted_at_a_step_loses_neither_its_slot_nor_its_request
     if how:
         stack.end(process, "r1", how=how)
     stack.wait_for_status(name, "ABORTED")
-
-    def settled() -> bool:
-        return stack.row(process, name).state == end and not stack.holders(process)
-
-    stack.run_janitor_until(lambda: settled() and bool(stack.kept(process)) is is_kept, "request and slot")
-    assert {kept["execution_name"] for kept in stack.kept(process)} == ({name} if is_kept else set())
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
+    row = stack.wait_for_end(process, name, end)
+    assert (row.code == "") is (end == "SUCCEEDED")
     assert stack.alive(process) == 0
     assert stack.item(process).slots_in_use == 0
 
 
-def test_f20_s4_the_status_event_of_an_abort_keeps_the_request_and_gives_its_slot_to_the_next(
+def test_f20_s4_the_status_event_of_an_abort_ends_the_request_and_gives_its_slot_to_the_next(
     stack: DeployedStack,
 ) -> None:
     """The janitor does not run, so only the rule and the event can free the slot."""
@@ -70,9 +68,8 @@ def test_f20_s4_the_status_event_of_an_abort_keeps_the_request_and_gives_its_slo
     started = stack.execution(following)["startDate"].timestamp()  # type: ignore[index]
     # Two checks, each after a gap.
     assert started - stopped >= 2 * CHECK_GAP
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert (kept["kept_by"], kept["error"]) == ("janitor", "ABORTED")
-    assert json.loads(kept["body"])["request_id"] == "r1"
+    row = stack.wait_for_end(process, aborted, "FAILED")
+    assert (row.code, json.loads(row.body)["request_id"]) == ("ABORTED", "r1")
     stack.end(process, "r2")
     stack.wait_for_status(following, "SUCCEEDED")
 
@@ -84,8 +81,8 @@ def test_f18_without_its_status_event_an_aborted_workflow_is_found_by_janitor_ru
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
-    stack.run_janitor_until(lambda: stack.kept(process) and not stack.holders(process), "request and slot")
-    assert len(stack.kept(process)) == 1
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
+    assert stack.row(process, name).open is None
 
 
 def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(
@@ -108,7 +105,7 @@ def test_f2_the_slot_of_an_aborted_workflow_stays_taken_while_its_run_lives(
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
 
 
-def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(stack: DeployedStack) -> None:
+def test_f16_a_workflow_that_timed_out_has_failed_and_its_run_is_stopped(stack: DeployedStack) -> None:
     machine = stack.outputs["WorkflowArn"]
     definition = stack.stepfunctions.describe_state_machine(stateMachineArn=machine)["definition"]
     short = json.dumps(json.loads(definition) | {"TimeoutSeconds": 2})
@@ -121,8 +118,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
         stack.stepfunctions.update_state_machine(stateMachineArn=machine, definition=definition)
     stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert (kept["error"], kept["cause"]) == ("TIMED_OUT", "The workflow ended with status TIMED_OUT")
+    assert stack.wait_for_end(process, name, "FAILED").code == "TIMED_OUT"
 
 
 def test_f15_a_request_whose_starter_died_before_its_start_is_started_by_name(stack: DeployedStack) -> None:

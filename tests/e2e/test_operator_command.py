@@ -83,11 +83,10 @@ def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_s
     stack.end(process, "a", "c", "b")
     _wait_for(slotkeeper, process, "c", "succeeded")
 
-    (redriven,) = slotkeeper("request", "redrive", process, "b")["redriven"]
-    assert redriven["attempt"] == 2
+    (redriven,) = slotkeeper("failed", "redrive", "b", "--process", process)["redriven"]
     assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
     started = [execution["name"] for execution in stack.executions(process)]
-    assert (len(started), started[-1]) == (3, redriven["execution"])
+    assert (len(started), started[-1]) == (3, redriven["next"])
 
 
 def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are_published(
@@ -105,7 +104,7 @@ def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are
     assert {stack.row(process, name).state for name in names} == {"CANCELLED"}
 
 
-def test_a_running_request_is_stopped_kept_and_redriven(
+def test_a_running_request_is_stopped_and_redriven(
     stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
     process = stack.process(limit=1)
@@ -118,9 +117,39 @@ def test_a_running_request_is_stopped_kept_and_redriven(
     assert stack.alive(process) == 0
     _wait_for(slotkeeper, process, "a", "failed")
     stack.end(process, "a")
-    assert len(slotkeeper("dlq", "redrive", "failed", "--id", name)["redriven"]) == 1
+    stack.wait_for_end(process, name, "FAILED")
+    assert len(slotkeeper("failed", "redrive", name)["redriven"]) == 1
     assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2
     assert stack.row(process, name).state == "REDRIVEN"
+
+
+def test_equal_failures_are_one_group_that_is_redriven_and_discarded_once_they_are_published(
+    stack: DeployedStack, slotkeeper: Slotkeeper
+) -> None:
+    process = stack.process(limit=3)
+    of_process = ("--process", process)
+    names = [stack.send(process, each) for each in "abc"]
+    with stack.without_event_source("EndingQueue"):
+        stack.end(process, *"abc", how="fail")
+        for name in names:
+            stack.wait_for_status(name, "FAILED")
+        with pytest.raises(CommandRefused, match="its end is not published yet"):
+            slotkeeper("failed", "redrive", "a", *of_process)
+    for name in names:
+        stack.wait_for_end(process, name, "FAILED")
+    (group,) = slotkeeper("failed", "list", *of_process)["groups"]
+    assert (group["code"], group["reason"], group["requests"]) == ("States.TaskFailed", "failed by the test", 3)
+    assert len(slotkeeper("failed", "discard", names[2])["discarded"]) == 1
+    for each in "ab":
+        stack.close_gate(process, each)
+        stack.end(process, each)
+    redriven = slotkeeper("failed", "redrive", group["group"])["redriven"]
+    assert {each["execution"] for each in redriven} == set(names[:2])
+    assert slotkeeper("failed", "list", *of_process)["groups"] == []
+    for each in redriven:
+        stack.wait_for_end(process, each["next"], "SUCCEEDED")
+    assert [stack.row(process, name).state for name in names] == ["REDRIVEN", "REDRIVEN", "FAILED"]
+    assert stack.row(process, names[2]).body == ""
 
 
 # ------------------------------------------------------------------------------------------------- targets and leases
@@ -155,8 +184,8 @@ def test_a_target_that_the_stack_does_not_permit_is_refused_and_not_started(
 
     slotkeeper("request", "submit", "--process", "another", "--request-id", "a", "--input", "{}")
 
-    (kept,) = wait_until(lambda: stack.kept("another"), "the request to be kept")
-    assert kept["error"] == "TargetNotPermitted"
+    (group,) = wait_until(lambda: slotkeeper("failed", "list", "--process", "another")["groups"], "the failure")
+    assert (group["code"], group["requests"]) == ("TargetNotPermitted", 1)
     assert stack.stepfunctions.list_executions(stateMachineArn=arn)["executions"] == []
     wait_until(lambda: not slotkeeper("status", "another")["processes"][0]["holders"], "the slot to be free")
     stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "another"}})
@@ -189,6 +218,5 @@ def test_a_request_with_an_input_is_a_child_execution_and_a_block_of_code_a_leas
 
     stack.stepfunctions.stop_execution(executionArn=holder["child"]["id"])
     wait_until(lambda: not held(), "the slot to be free")
-    (attempt,) = slotkeeper("request", "show", "a")["found"][0]["attempts"]
+    (attempt,) = slotkeeper("request", "show", "a", "--process", "loads")["found"][0]["attempts"]
     assert attempt["state"] == "failed"
-    slotkeeper("dlq", "discard", "failed", "--id", "a")

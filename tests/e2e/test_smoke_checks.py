@@ -50,7 +50,7 @@ def _left(stack: DeployedStack) -> list[str]:
         *(schedule["Name"] for schedule in schedules["Schedules"]),
         *(run["Arguments"]["--slotkeeper-execution"] for run in runs if run["JobRunState"] == "RUNNING"),
     ]
-    for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl", "RequestQueueUrl"):
+    for output in ("RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl", "RequestQueueUrl"):
         response = stack.sqs.receive_message(
             QueueUrl=stack.outputs[output], MaxNumberOfMessages=10, VisibilityTimeout=0
         )
@@ -59,8 +59,8 @@ def _left(stack: DeployedStack) -> list[str]:
 
 
 def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: DeployedStack, tmp_path: Path) -> None:
-    url = stack.outputs["FailedRequestQueueUrl"]
-    stack.kept("any")  # takes messages of earlier tests off the queue
+    url = stack.outputs["WorkDeadLetterQueueUrl"]
+    stack.sqs.purge_queue(QueueUrl=url)  # of earlier tests
     stack.sqs.send_message(QueueUrl=url, MessageBody=FOREIGN)
     ran = subprocess.run(
         _command(stack, tmp_path), cwd=ROOT, env=_environment(stack), capture_output=True, text=True, check=False

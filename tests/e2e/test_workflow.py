@@ -1,4 +1,4 @@
-"""Failures of the deployed workflow: requests are kept, and slots are freed only when no run lives."""
+"""Failures of the deployed workflow: outcomes are recorded, and slots are freed only when no run lives."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import JOB, DeployedStack
+from tests.e2e.receivers import Inbox
 from tests.support.waiting import wait_until
 
 
@@ -19,27 +19,20 @@ def _released_after_its_run_ended(stack: DeployedStack, execution: str) -> bool:
     return bool(run["CompletedOn"] <= released["timestamp"])
 
 
-def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_free(stack: DeployedStack) -> None:
+def test_f23_a_failed_job_leaves_its_request_with_code_and_reason_its_slot_free_and_a_notification(
+    stack: DeployedStack, notices: Inbox
+) -> None:
     process = stack.process(limit=1)
-    queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
-    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    topic = stack.outputs["FailureTopicArn"]
-    stack.aws.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
-    stack.wait_for_status(name, "FAILED")
+    row = stack.wait_for_end(process, name, "FAILED")
+    assert (row.code, row.reason) == ("States.TaskFailed", "failed by the test")
     stack.wait_until_free(process)
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert (kept["execution_name"], kept["error"], kept["kept_by"]) == (name, "States.TaskFailed", "workflow")
-    assert failure_reason(kept["cause"]) == "failed by the test"
-    execution = stack.execution(name)
-    assert execution is not None
+    execution = stack.execution(name) or {}
     assert execution["error"] == "RequestFailed"
-    assert json.loads(kept["body"]) == json.loads(execution["input"])
-    (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=queue).get("Messages"), "the notification")
-    notification = json.loads(json.loads(message["Body"])["Message"])
-    assert (notification["execution"], notification["reason"]) == (stack.arn(name), "failed by the test")
-    assert (notification["request_kept"], notification["slot"]) == (True, "released")
+    assert json.loads(row.body) == json.loads(execution["input"])
+    notice = notices.receives_one(execution=stack.arn(name))
+    assert (notice["reason"], notice["request"]) == (row.reason, json.loads(row.body))
 
 
 def test_f5_a_release_whose_answer_is_lost_frees_one_slot(stack: DeployedStack) -> None:
@@ -78,7 +71,6 @@ def test_f3_the_workflow_waits_in_its_slot_for_a_run_that_glue_still_counts(stac
     refused = [error for error in errors if error.startswith("Glue.")]
     assert set(refused) == {"Glue.ConcurrentRunsExceededException"}
     assert len(stack.runs(names[1], job)) == 1
-    assert stack.kept(process) == []
 
 
 def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_is_freed(stack: DeployedStack) -> None:
@@ -89,8 +81,7 @@ def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_is_freed(stack: D
     stack.wait_for_status(name, "FAILED")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     assert _released_after_its_run_ended(stack, name)
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert (kept["error"], kept["cause"]) == ("States.Timeout", "no cause given")
+    assert stack.wait_for_end(process, name, "FAILED").code == "States.Timeout"
 
 
 def test_the_workflow_waits_for_a_started_run_after_an_error_of_its_task(stack: DeployedStack) -> None:
@@ -109,7 +100,6 @@ def test_the_workflow_waits_for_a_started_run_after_an_error_of_its_task(stack: 
     assert [run["JobRunState"] for run in stack.runs(name)] == ["SUCCEEDED"]
     assert stack.states_of(name).count("RunGlueJob") == 1
     assert _released_after_its_run_ended(stack, name)
-    assert stack.kept(process) == []
 
 
 def _abort_while_running(stack: DeployedStack, process: str) -> str:
@@ -194,8 +184,8 @@ def test_f5_an_outcome_whose_answer_is_lost_is_recorded_once_before_the_release(
     stack.wait_for_status(name, "SUCCEEDED")
     states = stack.states_of(name)
     assert states.index("RecordOutcome") < states.index("ReleaseSlot") < states.index("Ring")
-    row = stack.row(process, name)
-    assert (row.state, row.place, row.open, row.body) == ("SUCCEEDED", "", None, "")
+    row = stack.wait_for_end(process, name, "SUCCEEDED")
+    assert (row.place, row.body) == ("", "")
 
 
 def test_an_outcome_that_cannot_be_recorded_keeps_the_slot_until_the_handler_has_recorded_it(
@@ -208,9 +198,8 @@ def test_an_outcome_that_cannot_be_recorded_keeps_the_slot_until_the_handler_has
     stack.wait_for_status(name, "FAILED")
     assert (stack.execution(name) or {})["error"] == "OutcomeNotRecorded"
     assert "ReleaseSlot" not in stack.states_of(name)
-    stack.wait_for_state(process, name, "SUCCEEDED")
+    stack.wait_for_end(process, name, "SUCCEEDED")
     stack.wait_until_running(following)
-    assert stack.kept(process) == []
     stack.faults.clear()
     stack.end(process, "r2")
     stack.wait_for_status(following, "SUCCEEDED")
