@@ -101,7 +101,7 @@ def _metrics(alarm: str) -> dict[str, Any]:
 
 
 def _result(alarm: str, *periods: dict[str, Point]) -> Point:
-    """What the alarm watches in the last of these periods."""
+    """The value that the alarm watches in the last of these periods."""
     series = {name: [period[name] for period in periods] for name in _metrics(alarm)}
     for each in reversed(ALARMS[alarm]["Metrics"]):  # an expression precedes those that it uses
         if "Expression" in each:
