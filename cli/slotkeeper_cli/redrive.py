@@ -16,7 +16,6 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandRefused, NotFound
-from slotkeeper_cli.formatting import count
 from slotkeeper_cli.requests import WITHOUT_CONTENT
 from slotkeeper_cli.requeueing import NotRedrivable, check_process
 from slotkeeper_cli.stack_connection import StackConnection
@@ -24,7 +23,6 @@ from slotkeeper_cli.submission import message_of
 
 # The code of cancelled work. Redriven only by --id or --code, not by --all, since an operator decided against it.
 CANCELLED = "Cancelled"
-_MAX_NAMED = 10
 
 # The codes of work that would be refused again (docs/retries-reference.md).
 _NOT_REDRIVABLE = {
@@ -34,23 +32,15 @@ _NOT_REDRIVABLE = {
 
 
 def find_messages(reader: DeadLetterQueueReader, ids: Collection[str]) -> list[DeadLetterMessage]:
-    """The messages with one of these ids: of the request, or of the message itself.
-
-    Raises:
-        NotFound: no message has one of the ids. The text names messages that the queue has, and how many could not be
-            read.
-    """
-    named: list[DeadLetterMessage] = []
-    others: list[str] = []
+    """The messages with one of these ids: of the request, or of the message itself. Raises NotFound."""
     with closing(reader.sweep()) as lists:
-        for message in (each for messages in lists for each in messages):
-            if any(message.is_named(one) for one in ids):
-                named.append(message)
-            else:
-                others.append(message.label)
+        named = [message for messages in lists for message in messages if any(map(message.is_named, ids))]
     if missing := [one for one in dict.fromkeys(ids) if not any(message.is_named(one) for message in named)]:
-        labels = [message.label for message in named] + others
-        raise NotFound(f"{reader.queue.full_name} has no message with id {', '.join(missing)}. {_has(reader, labels)}")
+        unread = f" It may be one that could not be read. {unread.text}." if (unread := reader.unread()) else ""
+        raise NotFound(
+            f"{reader.queue.full_name} has no message with id {', '.join(missing)}.{unread} List them with: "
+            f"{next_step('dlq list', reader.queue)}. Nothing was changed."
+        )
     return named
 
 
@@ -68,18 +58,6 @@ def refuse_if_ambiguous(messages: Iterable[DeadLetterMessage], ids: Collection[s
                 f"several processes have a request {one}: give the id of the message. The messages are: {each}. "
                 "Nothing was changed."
             )
-
-
-def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
-    """What a queue has, and what could not be read."""
-    texts = []
-    if labels:
-        some = ", ".join(dict.fromkeys(labels[:_MAX_NAMED]))
-        more = f" and {count(len(labels) - _MAX_NAMED, 'other')}" if len(labels) > _MAX_NAMED else ""
-        texts.append(f"It has: {some}{more}. List them with: {next_step('dlq list', reader.queue)}.")
-    if unread := reader.unread():
-        texts.append(f"It may be one that could not be read. {unread.text}.")
-    return " ".join(texts or ["The queue is empty."]) + " Nothing was changed."
 
 
 def plan(dead_letter: DeadLetterMessage, processes: Mapping[str, Process | MalformedProcess]) -> Request | Message:

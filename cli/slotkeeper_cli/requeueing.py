@@ -14,7 +14,7 @@ from slotkeeper.next_step import next_step
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.returns import MAX_REDRIVES, Requeued
+from slotkeeper.slots.returns import MAX_REDRIVES, NotRequeued, Requeued
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.bulk import Bulk, Chosen, Outcome, repeated
 from slotkeeper_cli.context import CommandContext
@@ -28,6 +28,8 @@ from slotkeeper_cli.stack_connection import THREADS
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 # Of ten requests for each audit line, which may have 256 KB (CloudWatch Logs quotas, "Event size").
 PARTS = 5 * THREADS
+# Of a repeated command, which has succeeded.
+BEFORE = "it was redriven before"
 NOT_PUBLISHED = "its end is not published yet: try again in a minute"
 # A `start_before` as in a request, and in seconds since the epoch; None: the request states none.
 Deadline = tuple[str, float] | None
@@ -133,10 +135,12 @@ class Redriving(RowChange):
             names = [one.execution for one in ones]
             outcomes = repeated(partial(self._control.requeues.redrive, process, names, now, deadline))
             for one in ones:
-                outcome = outcomes[one.execution]
-                if isinstance(outcome, Requeued):
-                    self.again[one.execution] = outcome.execution
-                yield one, "" if isinstance(outcome, Requeued) else outcome.reason
+                match outcomes[one.execution]:
+                    case Requeued(execution=again):
+                        self.again[one.execution] = again
+                        yield one, ""
+                    case NotRequeued(reason=reason, state=state):
+                        yield one, BEFORE if state == "REDRIVEN" else reason
 
     def _ring(self, process: str, _: list[str]) -> None:
         self._control.doorbell.ring(Bell(process))

@@ -80,7 +80,7 @@ SITUATIONS = {
     "another command is reading one message": Situation(
         partial(_read_by_another, most=1),
         "dlq show request --id a",
-        says=("It has: b (sample, attempt 1)", "It may be one that could not be read", "About 1 message", _ELSEWHERE),
+        says=("It may be one that could not be read", "About 1 message", _ELSEWHERE),
         exit_code=4,
     ),
     "another command is reading one message: the others are sent": Situation(

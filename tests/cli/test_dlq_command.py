@@ -69,16 +69,12 @@ def test_show_cuts_a_very_long_message(operator: Operator) -> None:
     assert f"reason: {'x' * 4000}... (the whole text: --json)\n" in operator.run("dlq", "show", "request").stdout
 
 
-def test_an_unknown_id_is_answered_with_what_the_queue_has(operator: Operator) -> None:
-    for name in ("show", "redrive", "discard"):
-        ended = operator.run("dlq", name, "request", "--id", "other", "--yes")
-        assert ended.exit_code == 4
-        assert "RequestDeadLetterQueue has no message with id other. The queue is empty" in ended.stderr
+@pytest.mark.parametrize("name", ["show", "redrive", "discard"])
+def test_an_unknown_id_changes_nothing(operator: Operator, name: str) -> None:
     move_by_sqs(operator, '{"process": "sample", "request_id": "b"}')
-    ended = operator.run("dlq", "redrive", "request", "--id", "b", "--id", "other", "--yes")
+    ended = operator.run("dlq", name, "request", "--id", "b", "--id", "other", "--yes")
     assert ended.exit_code == 4
-    has_b = "It has: b (sample, attempt 1). List them with: slotkeeper dlq list request"
-    assert f"has no message with id other. {has_b}" in ended.stderr
+    assert "has no message with id other. List them with: slotkeeper dlq list request" in ended.stderr
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
 
 

@@ -95,24 +95,16 @@ def test_redrive_sends_cancelled_work_only_by_id_or_code(operator: Operator) -> 
     assert len(ended.json["done"]) == 1
 
 
-@pytest.mark.parametrize("options", [("--code", "InvalidRequest"), ("--all", "--limit", "1")])
+@pytest.mark.parametrize("options", [("--code", "InvalidRequest"), ("--id", "a"), ("--id", "{message}")])
 def test_redrive_sends_the_selected_messages_only(operator: Operator, options: tuple[str, ...]) -> None:
     send_dead_letter(operator, '{"process": "sample", "request_id": "a"}')
+    chosen = [each.format(message=only_id(operator, "RequestDeadLetterQueue")) for each in options]
     send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "m-2", 2, code="Other")
-    assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 0
+    dry = operator.run("dlq", "redrive", "request", *chosen, "--dry-run").stdout
+    assert "would be sent again: a (sample, attempt 1)\n" in dry
+    assert operator.run("dlq", "redrive", "request", *chosen, "--yes").exit_code == 0
     (left,) = waiting(operator, "RequestDeadLetterQueue")
     assert json.loads(left["Body"])["request_id"] == "b"
-
-
-def test_redrive_takes_the_id_of_a_request_or_of_its_message(operator: Operator) -> None:
-    ids = [move_by_sqs(operator, f'{{"process": "sample", "request_id": "{each}"}}') for each in "abc"]
-    ended = operator.run("dlq", "redrive", "request", "--id", "a", "--id", ids[1], "--yes", "--json")
-    assert [message["request_id"] for message in ended.json["done"]] == ["a", "b"]
-    (left,) = waiting(operator, "RequestDeadLetterQueue")
-    assert json.loads(left["Body"])["request_id"] == "c"
-    assert (
-        "would be sent again: c (sample" in operator.run("dlq", "redrive", "request", "--id", "c", "--dry-run").stdout
-    )
 
 
 def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator: Operator) -> None:
@@ -128,22 +120,16 @@ def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator:
     assert json.loads(message["Body"])["process"] == "sample"
 
 
-def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:
-    move_by_sqs(operator, '{"process": "sample"}')
-    refuse(operator.sqs, "SendMessage", "ServiceUnavailable")
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
-    assert ended.exit_code == 1
-    assert "0 of 1 message sent again, then SendMessage failed with ServiceUnavailable" in ended.stderr
-    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
-
-
-def test_f25_a_message_that_is_sent_twice_is_one_request(operator: Operator) -> None:
-    """The delete fails, and the message is redriven again."""
+@pytest.mark.parametrize(("call", "sendings"), [("SendMessage", 1), ("DeleteMessage", 2)])
+def test_f25_a_message_that_a_refused_call_has_left_is_redriven_again(
+    operator: Operator, call: str, sendings: int
+) -> None:
+    """If it was sent and not deleted, it is sent twice, under the id of one request."""
     key = move_by_sqs(operator, '{"process": "sample"}')
-    refuse(operator.sqs, "DeleteMessage", "ServiceUnavailable")
+    refuse(operator.sqs, call, "ServiceUnavailable")
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert ended.exit_code == 1
-    assert "0 of 1 message sent again, then DeleteMessage failed with ServiceUnavailable" in ended.stderr
+    assert f"0 of 1 message sent again, then {call} failed with ServiceUnavailable" in ended.stderr
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
-    assert [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")] == [key, key]
-    assert waiting(operator, "RequestDeadLetterQueue") == []
+    sent = [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")]
+    assert (sent, waiting(operator, "RequestDeadLetterQueue")) == ([key] * sendings, [])

@@ -117,9 +117,6 @@ def redrive(
     code: Codes = None,
     every: Annotated[bool, typer.Option("--all", help="All messages except cancelled work.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Maximum number of messages; by default no maximum.")
-    ] = None,
 ) -> None:
     """Send messages again, under the same key.
 
@@ -142,7 +139,7 @@ def redrive(
             send(context.stack, message.body, planned)
             reader.delete(message)
 
-    _change(queue, ids, code, "Send {} again?", "sent again", send_again, limit, dry_run)
+    _change(queue, ids, code, "Send {} again?", "sent again", send_again, dry_run)
 
 
 @app.command("discard", cls=StackCommand)
@@ -173,7 +170,6 @@ def _change(
     question: str,
     verb: str,
     act: Callable[[DeadLetterQueueReader, DeadLetterMessage], None],
-    limit: int | None = None,
     dry_run: bool = False,
 ) -> None:
     """Act on the messages with these ids, of these codes, or on all. Raises what the exit code states.
@@ -187,7 +183,7 @@ def _change(
     refuse_if_ambiguous(named, ids or [])
     chosen_ids = {each.message_id for each in named}
     # The size is approximate: 0 may be out of date.
-    expected = len(named) or min(max(reader.size(), len(reader.peek(1).messages)), limit or reader.size())
+    expected = len(named) or max(reader.size(), len(reader.peek(1).messages))
     if expected and not dry_run:
         of_code = f"of code {', '.join(codes)} " if codes else ""
         which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
@@ -197,7 +193,7 @@ def _change(
         task = progress.add_task(queue.full_name, total=expected)
         for message in (message for batch in batches for message in batch):
             is_chosen = message.message_id in chosen_ids if ids else codes is None or message.code in codes
-            if report.failure or report.handled == limit or not is_chosen:
+            if report.failure or not is_chosen:
                 continue
             one = Chosen(message.process, message.message_id, message.label)
             try:
@@ -211,7 +207,7 @@ def _change(
             except (BotoCoreError, ClientError) as error:
                 report.failure = failure_text(error)
             progress.update(task, completed=report.handled)
-    unread = None if named or report.handled == limit else reader.unread()
+    unread = None if named else reader.unread()
     left = [{"message_id": one.execution, "label": one.request_id, "why": why} for one, why in report.left]
     data = {"queue": queue.value, "dry_run": dry_run, "done": done, "left": left, "unread": _unread_dict(unread)}
     was = f"would be {verb}" if dry_run else verb

@@ -24,7 +24,7 @@ from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.request_finder import attempt_as_dict, fact_text
 from slotkeeper_cli.requests import hide_tokens
-from slotkeeper_cli.requeueing import Discarding, Redriving, RowChange
+from slotkeeper_cli.requeueing import BEFORE, Discarding, Redriving, RowChange
 from slotkeeper_cli.search import Search, print_not_read
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.submission import deadline_of
@@ -208,7 +208,7 @@ def _change(search: Search, change: RowChange, question: str, dry_run: bool) -> 
         print_not_read(console, data["not_read"])
 
     context.out.result(data, render)
-    report.raise_for_outcome(len(change.chosen), verb, is_done=dry_run)
+    report.raise_for_outcome(len(change.chosen), verb, BEFORE, is_done=dry_run)
 
 
 def _which(chosen: Sequence[Chosen]) -> str:
