@@ -1,4 +1,4 @@
-"""When a queued request is expected to start, from how long recent executions of its process have held their slots."""
+"""When a queued request is expected to start, from how long recent requests of its process have held their slots."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
+from slotkeeper.slots.rows import RequestRows
 from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.stack_connection import in_parallel
 
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
 _LOW, _HIGH = 0.1, 0.9
+_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class ExpectedStart:
     """A range, in seconds since the epoch.
 
     Args:
-        earliest: None if no holder is expected to free its slot, as if each has run for longer than recent executions.
+        earliest: None if no holder is expected to free its slot, as if each has run for longer than recent requests.
         latest: None without an upper bound.
         samples: the number of durations.
     """
@@ -38,18 +41,34 @@ class ExpectedStart:
         return {**times, "samples": self.samples, "text": self.text(now)}
 
     def text(self, now: float) -> str:
-        """The range as text: `in 2 min to 5 min, by 2026-11-22 14:05:30 CET (34 recent executions)`."""
+        """The range as text: `in 2 min to 5 min, by 2026-11-22 14:05:30 CET (34 recent requests)`."""
         if self.samples < MIN_SAMPLES:
-            return f"not known: {count(self.samples, 'recent execution')} of the process, {MIN_SAMPLES} are needed"
-        of = f"({count(self.samples, 'recent execution')})"
+            return f"not known: {count(self.samples, 'recent request')} of the process, {MIN_SAMPLES} are needed"
+        of = f"({count(self.samples, 'recent request')})"
         if self.earliest is None:
-            return f"not known: the holders have run for longer than each recent execution {of}"
+            return f"not known: the holders have run for longer than each recent request {of}"
         low = duration(self.earliest - now)
         if self.latest is None:
-            return f"in {low} or later: a holder has run for longer than each recent execution {of}"
+            return f"in {low} or later: a holder has run for longer than each recent request {of}"
         high = duration(self.latest - now)
         between = low if low == high else f"{low} to {high}"
         return f"in {between}, by about {local_time(self.latest)} {of}"
+
+
+def slot_seconds(rows: RequestRows, processes: Iterable[str], now: float) -> dict[str, list[float]]:
+    """For how long the requests of processes that ended last have held their slots, in seconds, by process.
+
+    Some two thousand of each, in one call. Those that failed are included, since their slots became free too; those
+    that were redriven are not, since their rows state when that was.
+    """
+
+    def of(process: str) -> list[float]:
+        ended = rows.history(process, 0.0, now + _DAY, max_pages=1, newest_first=True).rows
+        held = (each for each in ended if each.state in ("SUCCEEDED", "FAILED"))
+        return [each.ended - each.started for each in held if each.ended and each.started]
+
+    names = list(processes)
+    return dict(zip(names, in_parallel(of, names), strict=True))
 
 
 def expected_start(
@@ -59,7 +78,7 @@ def expected_start(
 
     Args:
         ahead: the weights of the requests that start before it, in their order.
-        durations: of recent executions of the process, in seconds.
+        durations: of recent requests of the process, in seconds.
         now: seconds since the epoch.
     """
     if len(durations) < MIN_SAMPLES:

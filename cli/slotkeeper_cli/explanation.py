@@ -66,7 +66,7 @@ class StackFacts:
     Args:
         now: seconds since the epoch.
         doorbell: the condition that the starter receives messages of DispatchQueue, if it fails.
-        slot_seconds: for how long recent executions have held their slots, by process.
+        slot_seconds: for how long recent requests have held their slots, by process.
         processes: the names of all processes, also of malformed ones.
     """
 

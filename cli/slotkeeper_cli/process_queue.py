@@ -115,7 +115,7 @@ class ProcessQueue:
         """When a request is expected to start; None if something else than time must change before.
 
         Args:
-            durations: of recent executions of the process, in seconds.
+            durations: of recent requests of the process, in seconds.
         """
         is_certain = request.position is not None and {each.name for each in request.reasons} <= _ENDED_BY_TIME
         if not is_certain or isinstance(self.process, MalformedProcess):

@@ -321,12 +321,13 @@ def drifted_resources(stack: StackConnection) -> dict[str, str]:
 QUEUES = (
     "RequestQueue",
     "DispatchQueue",
+    "EndingQueue",
     "RequestDeadLetterQueue",
     "WorkQueue",
     "WorkDeadLetterQueue",
     "RetryScheduleDeadLetterQueue",
 )
-DEAD_LETTER_QUEUES = tuple(queue for queue in QUEUES if queue not in ("RequestQueue", "DispatchQueue", "WorkQueue"))
+DEAD_LETTER_QUEUES = tuple(queue for queue in QUEUES if queue.endswith("DeadLetterQueue"))
 _COUNTS = {
     "visible": "ApproximateNumberOfMessages",
     "in_flight": "ApproximateNumberOfMessagesNotVisible",

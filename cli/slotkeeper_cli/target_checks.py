@@ -9,7 +9,6 @@ from typing import Any
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MAX_HOLDERS
-from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import (
     STATE_MACHINE,
     check_key,
@@ -25,7 +24,6 @@ from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 ShownWork = dict[str, str]  # work as JSON shows it: its id and state; of a child execution also its link
 NEWEST = 100  # runs of a target that are read: one page
-_NEWEST_EXECUTIONS = 1000  # of the workflow, of all processes: one page
 
 
 def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
@@ -157,23 +155,6 @@ def usual_seconds(stack: StackConnection, target: str) -> float | None:
         return None
     times = target_in(stack, target).usual_times()
     return median(times) if times else None
-
-
-def slot_seconds(stack: StackConnection) -> dict[str, list[float]]:
-    """For how long the newest ended executions of each process held their slots, in seconds, in one call.
-
-    An execution runs for some tenths of a second longer than it holds its slot. Executions that failed are included,
-    since their slots became free too.
-    """
-    listed = stack.client("stepfunctions").list_executions(
-        stateMachineArn=stack.outputs["WorkflowArn"], maxResults=_NEWEST_EXECUTIONS
-    )
-    found: dict[str, list[float]] = {}
-    for each in listed["executions"]:
-        if stopped := each.get("stopDate"):
-            seconds = (stopped - each["startDate"]).total_seconds()
-            found.setdefault(process_of_execution(each["name"]), []).append(seconds)
-    return found
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def add_row(operator: Operator, request_id: str, *, sent: float, state: State = 
     """Write a request's row; its times are in seconds after NOW. Return the name of its execution.
 
     Args:
-        fields: attributes of the row: process, attempt, priority, weight, started, ended, granted, error and cause.
+        fields: attributes of the row: process, attempt, priority, weight, started, ended, granted, code and reason.
     """
     own = {"process": "sample", "attempt": 1, "priority": "normal", **fields}
     name = execution_name(own["process"], request_id, own["attempt"])
@@ -72,8 +72,9 @@ def add_row(operator: Operator, request_id: str, *, sent: float, state: State = 
         "placed": {"S": place},
     }
     row |= {"place": {"S": place}} if state == "QUEUED" else {}
+    row |= {"open": number(NOW + sent)} if state in ("QUEUED", "STARTED") else {}
     row |= {each: number(NOW + own[each]) for each in ("started", "ended") if own.get(each) is not None}
-    row |= {each: {"S": own[each]} for each in ("granted", "error", "cause", "code", "reason") if own.get(each)}
+    row |= {each: {"S": own[each]} for each in ("granted", "code", "reason") if own.get(each)}
     row |= {"weight": number(own["weight"])} if own.get("weight") else {}
     operator.dynamodb.put_item(TableName=operator.outputs["RequestTableName"], Item=row)
     return name
@@ -107,7 +108,7 @@ def audited(operator: Operator, at: float, action: str, **fields: Any) -> None:
 def _clean(operator: Operator) -> Names:
     """One slot: one request succeeded, one failed, one runs."""
     ran(operator, "a", 10.25, 20.25)
-    ran(operator, "b", 21.25, 30.25, "FAILED", error="States.TaskFailed")
+    ran(operator, "b", 21.25, 30.25, "FAILED", code="States.TaskFailed")
     ran(operator, "c", 3599.25, None)
     return {}
 

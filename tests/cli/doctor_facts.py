@@ -77,6 +77,7 @@ WHOLE: dict[str, Any] = {
     **with_queue(process()),
     "malformed": [],
     "stranded": [],
+    "unpublished": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
     "run_seconds": {"job": None},
     "allowed_jobs": {"job"},
@@ -88,18 +89,21 @@ WHOLE: dict[str, Any] = {
     "queues": {
         "RequestQueue": queue("RequestQueue", 180, "RequestDeadLetterQueue", 20),
         "DispatchQueue": queue("DispatchQueue", 180),
+        "EndingQueue": queue("EndingQueue", 360),
         "RequestDeadLetterQueue": queue("RequestDeadLetterQueue", 30),
         "WorkQueue": queue("WorkQueue", 720, "WorkDeadLetterQueue"),
         "WorkDeadLetterQueue": queue("WorkDeadLetterQueue", 30),
     },
     "functions": {
         "StarterFunction": FunctionSettings("StarterFunction", 30, None),
+        "EndingFunction": FunctionSettings("EndingFunction", 60, None),
         "WorkerFunction": FunctionSettings("WorkerFunction", 120, 5),
     },
     "unreserved_concurrency": 10,
     "mappings": {
         "RequestQueue": [mapping(BatchSize=10, ScalingConfig={"MaximumConcurrency": 10})],
         "DispatchQueue": [mapping(BatchSize=10, ScalingConfig={"MaximumConcurrency": 10})],
+        "EndingQueue": [mapping(BatchSize=10, ScalingConfig={"MaximumConcurrency": 10})],
         "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
     },
     "recursion": [

@@ -209,7 +209,7 @@ SITUATIONS = {
             "b in sample: queued",
             "it is number 1 of 1 in the queue, and has waited for 59 s: 1 of 1 slot in use.",
             "a  RUNNING for 1 min  {a}",
-            "expected start: not known: 0 recent executions of the process, 5 are needed",
+            "expected start: not known: 0 recent requests of the process, 5 are needed",
             "-> slotkeeper request cancel b --process sample",
             "attempt 1: queued  {b}",
         ),
@@ -249,10 +249,10 @@ SITUATIONS = {
         never=("expected start",),
         shows={"position": None, "ahead": None, "reasons.0.condition": "limit"},
     ),
-    "a holder has run for longer than each recent execution": Situation(
+    "a holder has run for longer than each recent request": Situation(
         _with_history,
         "explain b",
-        says=("expected start: not known: the holders have run for longer than each recent execution (6 recent",),
+        says=("expected start: not known: the holders have run for longer than each recent request (6 recent",),
         shows={"found.0.expected_start.samples": 6, "found.0.expected_start.earliest": None},
     ),
     "a request must start before a time": Situation(

@@ -16,12 +16,11 @@ from slotkeeper_cli.audit.figures import hand_offs
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
-    REQUESTS,
     Attempt,
     AuditBounds,
+    DeadLetter,
     Disturbance,
     ItemVersion,
-    KeptMessage,
     OperatorAct,
     Sending,
     WholeRun,
@@ -131,6 +130,16 @@ def _vanished() -> WorkHistory:
     return history(clean().attempts, row("x", 5, "STARTED", started=START + 6))
 
 
+def _unlisted() -> WorkHistory:
+    """The row of a request has an outcome, and Step Functions has no execution of it."""
+    return history(clean().attempts, row("x", 5, "SUCCEEDED", started=START + 6, ended=START + 7))
+
+
+def _rowless() -> WorkHistory:
+    """An execution is listed, and has no row."""
+    return history([*clean().attempts, replace(attempt("x", 200), row=None)])
+
+
 def _returned() -> WorkHistory:
     """A request that was returned, and has no further attempt."""
     return history(clean().attempts, row("r", 200, "RETURNED", ended=START + 201))
@@ -145,7 +154,7 @@ def _overtaken(later: int = 500, **fields: object) -> WorkHistory:
 def _overtaken_in_the_queue() -> WorkHistory:
     """A request was granted its slot before one that is still queued."""
     bounds = AuditBounds(free_slot=10_000)
-    return history([*clean().attempts, attempt("b", 500, sent=1)], row("z", -5), bounds=bounds)
+    return history([*clean().attempts, attempt("y", 500, sent=1)], row("z", -5), bounds=bounds)
 
 
 def _idle() -> WorkHistory:
@@ -165,8 +174,7 @@ def _freed_late() -> WorkHistory:
     times = [(0.0, {}), (10.4, held), (110.5 + 301, {})]
     versions = [ItemVersion(START + at, LIMIT, holders, frozenset(holders)) for at, holders in times]
     ended = [each for each in clean().attempts if each.execution == name("c")]
-    kept = KeptMessage(name("c"), "FailedRequestQueue", "ABORTED", "no cause given")
-    run = WholeRun([Sending(name("c"), START - 4.8)], [kept], versions={"sample": versions})
+    run = WholeRun([Sending(name("c"), START - 4.8)], versions={"sample": versions})
     return history(ended, run=run)
 
 
@@ -177,6 +185,9 @@ FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     "an ended execution whose row has not": (_stranded, "accounted", "c, attempt 1 (sample) is STARTED, and its exec"),
     "a success whose row has not ended": (lambda: _stranded("SUCCEEDED"), "accounted", "its execution ended SUCCEEDED"),
     "a start without an execution": (_vanished, "accounted", "Step Functions has no execution of it"),
+    "an outcome without an execution": (_unlisted, "accounted", "is SUCCEEDED, and Step Functions has no execution"),
+    "an outcome that differs": (lambda: changed(clean(), "a", state="FAILED"), "accounted", "ended SUCCEEDED at"),
+    "an execution without a row": (_rowless, "accounted", "and is SUCCEEDED, has no row"),
     "a returned request that is nowhere": (_returned, "accounted", "r, attempt 1 (sample) is RETURNED, and has no"),
     "a run after one that had succeeded": (lambda: _second_run(0.1), "once", "after one that had succeeded"),
     "an attempt after one that had succeeded": (_again, "once", "a, attempt 1 (sample) succeeded, and attempt 2"),
@@ -246,10 +257,8 @@ def _later(request_id: str, seconds: float, disturbance: Disturbance | None = No
     return replace(made, run=replace(made.run, disturbances=[disturbance] if disturbance else []))
 
 
-def _kept(*messages: KeptMessage) -> WorkHistory:
-    run = whole().run
-    assert run is not None
-    return _known(kept=[*run.kept, *messages])
+def _dead_letters(*more: DeadLetter) -> WorkHistory:
+    return _known(dead_letters=[DeadLetter("m-bad", "InvalidRequest", "not JSON"), *more])
 
 
 def _unconfirmed() -> WorkHistory:
@@ -271,7 +280,6 @@ def _left_holder() -> WorkHistory:
     return _changed(processes={"sample": process(3, holders={name("z"): _holder(name("z"))})})
 
 
-_DEAD_LETTERS = "RequestDeadLetterQueue"
 WHOLE_RUN_FAULTS: dict[str, tuple[Callable[[], WorkHistory], list[str], str]] = {
     "a message left": (lambda: _known(queued=2), ["accounted"], "2 messages left on RequestQueue"),
     "a request that is nowhere": (
@@ -297,12 +305,20 @@ WHOLE_RUN_FAULTS: dict[str, tuple[Callable[[], WorkHistory], list[str], str]] = 
         "was dead-lettered although it has a row",
     ),
     "dead-lettered twice": (
-        lambda: _kept(KeptMessage("", _DEAD_LETTERS, "E", "reason", "m-bad")),
+        lambda: _dead_letters(DeadLetter("m-bad", "E", "reason")),
         ["accounted"],
         "was dead-lettered twice",
     ),
-    "kept without a reason": (lambda: _kept(KeptMessage(name("b"), "F", "E")), ["accounted"], "without a reason"),
-    "a failed request that is not kept": (lambda: _known(kept=[]), ["accounted"], "failed, and is not kept"),
+    "dead-lettered without a reason": (
+        lambda: _dead_letters(DeadLetter("m-2", "E", "")),
+        ["accounted"],
+        "without a reason",
+    ),
+    "an end that is not published": (
+        lambda: changed(whole(), "b", open=-START),
+        ["accounted"],
+        "is FAILED, and its end is not published",
+    ),
     "a success without a run": (
         lambda: _changed(work=[replace(each, succeeded=False) for each in whole().work]),
         ["once"],
@@ -413,11 +429,9 @@ def _redriven() -> WorkHistory:
 
 
 def _raised() -> WorkHistory:
-    """The limit was 1 long ago. The rows of requests that run later in three slots were not read."""
-    unread = [replace(each, row=None) for each in (attempt("a", 700, 9), attempt("b", 701, 5))]
-    return history(
-        [*unread, attempt("c", 720, 9, weight=3)], processes={"sample": process(3)}, acts=[_set_limit(60, 1, 3)]
-    )
+    """The limit was 1 long ago. Three requests run later."""
+    attempts = [attempt("a", 700, 9), attempt("b", 701, 5), attempt("c", 720, 9, weight=3)]
+    return history(attempts, processes={"sample": process(3)}, acts=[_set_limit(60, 1, 3)])
 
 
 def _heavy_head() -> WorkHistory:
@@ -468,8 +482,8 @@ def test_waits_of_a_process_with_a_rate_show_nothing_of_free_slots() -> None:
 
 
 NEEDS = {
-    "executions": ["limit", "accounted", "once", "freed", "free"],
-    "RequestTable": ["accounted", "order", "free"],
+    "executions": ["limit", "accounted", "once", "freed"],
+    "RequestTable": ["limit", "accounted", "once", "order", "free"],
     "Glue runs": ["limit", "once", "freed"],
     "child executions": ["limit", "once", "freed"],
     "SlotTable": ["limit", "freed", "free"],
@@ -483,17 +497,13 @@ def test_a_check_without_its_records_is_not_shown(source: str, checks: list[str]
     assert not_shown(lacking) == checks
 
 
-def test_of_a_sample_of_rows_nothing_is_stated_that_needs_all() -> None:
-    of = replace(_returned(), rows=_returned().rows[1:], samples={REQUESTS: "a part was read"})
-    assert (failing(of), not_shown(of)) == ([], ["free"])
-    assert {each.id for each in judge(of) if each.sample} == {"limit", "accounted", "once", "order"}
+def test_of_records_that_lack_a_part_nothing_fails_that_needs_it() -> None:
+    for made, source in ((_unlisted, "executions"), (_rowless, "RequestTable"), (_idle, "RequestTable")):
+        assert failing(replace(made(), not_read=[UnreadSource(source, "the first ones were read")])) == []
 
 
-def test_executions_without_a_row_are_counted() -> None:
-    of = clean()
-    without = replace(of, attempts=[replace(each, row=None) for each in of.attempts], rows=[])
-    assert "5 executions have no row" in results(without)["accounted"].finding
-    assert "accounted" in not_shown(without)
+def test_the_weight_of_an_execution_without_a_row_is_not_known() -> None:
+    assert not_shown(_rowless()) == ["limit", "once"]
 
 
 def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
@@ -506,13 +516,6 @@ def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
 def test_a_restore_leaves_the_limit_that_the_item_states() -> None:
     restored = replace(clean(), acts=[OperatorAct(START - 3600, "stack restore", "", "arn:operator")])
     assert results(restored)["limit"].result is Result.HOLDS
-
-
-def test_weights_that_were_not_read_are_the_default_unless_others_differ() -> None:
-    a, b = replace(attempt("a", 0, 10), row=None), attempt("b", 1, 10)
-    assert results(history([a, b]))["limit"].result is Result.HOLDS
-    mixed = history([a, attempt("b", 1, 10, weight=2)], processes={"sample": process(3)})
-    assert results(mixed)["limit"].result is Result.NOT_SHOWN
 
 
 def test_shorter_bounds_can_be_given() -> None:

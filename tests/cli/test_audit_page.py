@@ -36,7 +36,7 @@ def _acts() -> list[OperatorAct]:
 
 
 def test_texts_of_senders_stay_text_and_task_tokens_are_hidden() -> None:
-    failed = attempt(HOSTILE, 0, 10, "FAILED", error=HOSTILE, cause=f'{{"task_token": "{TOKEN}", "why": "{HOSTILE}"}}')
+    failed = attempt(HOSTILE, 0, 10, "FAILED", code=HOSTILE, reason=f'{{"task_token": "{TOKEN}", "why": "{HOSTILE}"}}')
     others = [attempt(f"{HOSTILE}2", 11), attempt(f'{{"task_token": "{TOKEN}"}}', 12)]
     page = _page(history([failed, *others], acts=_acts()))
     text = "\n".join(page.texts)
@@ -46,14 +46,13 @@ def test_texts_of_senders_stay_text_and_task_tokens_are_hidden() -> None:
 
 
 def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_what_was_not_read() -> None:
-    unread = UnreadSource("FailedRequestQueue", "denied", 7)
-    made = replace(clean(), acts=_acts(), not_read=[unread], samples={"Glue runs": "only some"})
+    unread = UnreadSource("RequestDeadLetterQueue", "denied", 7)
+    made = replace(clean(), acts=_acts(), not_read=[unread])
     page = _page(made)
     text = "\n".join(page.texts)
     headings = ("Process sample", "Figures", "Failures by cause", "Changes by operators", "Checks", "Requests (5)")
-    assert all(f"{each}\n" in f"{text}\n" for each in (*headings, "Not read completely: 2"))
-    assert "About 7 messages of FailedRequestQueue could not be read: denied" in text
-    assert "A sample: only some" in text
+    assert all(f"{each}\n" in f"{text}\n" for each in (*headings, "Not read completely: 1"))
+    assert "About 7 messages of RequestDeadLetterQueue could not be read: denied" in text
     assert "limit 1 to 2\nassumed-role/ops/anna" in text
     assert "States.TaskFailed\nnot a number\nb\n1\n" in text
     assert "no slot free for 11.9 s, paused for 2.0 s, 3 others waiting when it was sent" in text

@@ -16,6 +16,7 @@ from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Holder, MalformedProcess
 from slotkeeper.slots.rate import Rate
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.doctor import CHECKS, alarm_checks, infrastructure_checks, retry_checks, slot_checks
 from slotkeeper_cli.doctor.facts import (
     FunctionSettings,
@@ -24,6 +25,7 @@ from slotkeeper_cli.doctor.facts import (
     RecursionSetting,
     StrandedRequest,
     TableSettings,
+    UnpublishedEnds,
 )
 from slotkeeper_cli.doctor.health_checks import HealthCheck
 from tests.cli.doctor_facts import NOW, WHOLE, facts, levels, mapping, process, queue, queued, seen, with_queue
@@ -35,7 +37,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 34
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 35
 
 
 def _alarm(state: str, name: str = "StarterErrorAlarm", **more: Any) -> dict[str, Any]:
@@ -84,7 +86,7 @@ SILENT = _alarm("INSUFFICIENT_DATA")
 LIMITED = {"downstreams": {"mail": Health(concurrency=Concurrency(limit_set=3)), "maps": Health()}}
 UNREAD = {"downstreams": {"": NotRead("the others are not read")}}
 MALFORMED = {"downstreams": {"mail": MalformedHealth("item 'mail': health is missing")}}
-FAILED_REQUESTS = {"queues": {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}}
+DEAD_LETTERS = {"queues": {"RequestDeadLetterQueue": {"ApproximateNumberOfMessages": "2"}}}
 
 
 def _work_queue(**policy: Any) -> dict[str, Any]:
@@ -95,10 +97,10 @@ def _mappings(*of_work_queue: dict[str, Any]) -> dict[str, Any]:
     return {"mappings": {**WHOLE["mappings"], "WorkQueue": list(of_work_queue)}}
 
 
-def _rings(**changes: Any) -> dict[str, Any]:
-    """The event source of DispatchQueue, with changes."""
-    (own,) = WHOLE["mappings"]["DispatchQueue"]
-    return {"mappings": {**WHOLE["mappings"], "DispatchQueue": [own | changes]}}
+def _source(queue: str, **changes: Any) -> dict[str, Any]:
+    """The event source of a queue, with changes."""
+    (own,) = WHOLE["mappings"][queue]
+    return {"mappings": {**WHOLE["mappings"], queue: [own | changes]}}
 
 
 def _worker(most: int | None, reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
@@ -129,6 +131,11 @@ def _runs(most: int) -> dict[str, Any]:
 
 def _held(age: float, status: str) -> dict[str, Any]:
     return {"held": [HeldSlot("p", "p-1", age, status)]}
+
+
+def _unpublished(age: float) -> dict[str, Any]:
+    row = RequestRow("p", "p-1", "FAILED", "a", 1, "normal", NOW - 999, open=age - NOW, ended=NOW - age)
+    return {"unpublished": [UnpublishedEnds("3", row)]}
 
 
 def _stranded(age: float) -> dict[str, Any]:
@@ -177,7 +184,7 @@ def _stranded(age: float) -> dict[str, Any]:
         (retry_checks.breakers, LIMITED, ["warn"]),
         (retry_checks.breakers, UNREAD, ["warn"]),
         (retry_checks.breakers, MALFORMED, ["problem"]),
-        (retry_checks.dead_letters, FAILED_REQUESTS, ["warn"]),
+        (retry_checks.dead_letters, DEAD_LETTERS, ["warn"]),
         (retry_checks.retry_policy, {"retry_policy": None}, ["problem"]),
         (retry_checks.retry_policy, {"retry_policy": "not JSON"}, ["problem"]),
         (retry_checks.retry_policy, {"retry_policy": '{"default": {"max_attempts": 0}}'}, ["problem"]),
@@ -198,9 +205,13 @@ def _stranded(age: float) -> dict[str, Any]:
         (infrastructure_checks.mappings, _mappings(mapping(FunctionResponseTypes=[])), ["problem"]),
         (infrastructure_checks.stopped_functions, {"functions": {"J": FunctionSettings("J", 300, 0)}}, ["problem"]),
         (infrastructure_checks.recursion, {"recursion": [RecursionSetting("W", "Terminate", "Allow")]}, ["problem"]),
-        (infrastructure_checks.mappings, _rings(BatchSize=1), ["problem"]),
-        (infrastructure_checks.starter_concurrency, _rings(ScalingConfig={}), ["warn"]),
-        (infrastructure_checks.starter_concurrency, _rings(ScalingConfig={"MaximumConcurrency": 2}), ["warn"]),
+        (infrastructure_checks.mappings, _source("DispatchQueue", BatchSize=1), ["problem"]),
+        (infrastructure_checks.starter_concurrency, _source("DispatchQueue", ScalingConfig={}), ["warn"]),
+        (
+            infrastructure_checks.starter_concurrency,
+            _source("DispatchQueue", ScalingConfig={"MaximumConcurrency": 2}),
+            ["warn"],
+        ),
         (infrastructure_checks.tables, {"tables": TABLES}, ["problem", "problem", "warn", "problem"]),
         (infrastructure_checks.rules, {"rules": {"Spare": "DISABLED"}}, ["problem"]),
         (infrastructure_checks.rules, {"rules": {"Spare": "DISABLED"}, "template": OFF}, []),
@@ -239,6 +250,8 @@ def _stranded(age: float) -> dict[str, Any]:
         (slot_checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", 601.0)]}, ["problem"]),
         (slot_checks.stranded, _stranded(720), []),  # the janitor may still settle it
         (slot_checks.stranded, _stranded(721), ["problem"]),
+        (slot_checks.unpublished, _unpublished(300), []),  # the janitor may still publish it
+        (slot_checks.unpublished, _unpublished(301), ["problem"]),
         (slot_checks.rows, with_queue(process(), malformed=["request p-1: place is missing"]), ["problem"]),
         (slot_checks.rows, with_queue(process(), queued(), is_cut=True), ["warn"]),
         (slot_checks.timeouts, {"processes": [process(timeout_minutes=481)]}, ["warn"]),
@@ -258,7 +271,7 @@ def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, An
         (retry_checks.breakers, LIMITED, "downstream mail: an operator has set the limit to 3 callers"),
         (retry_checks.breakers, UNREAD, "the others are not read"),
         (retry_checks.breakers, MALFORMED, "item 'mail': health is missing; until then its messages stay on WorkQueue"),
-        (retry_checks.dead_letters, FAILED_REQUESTS, "FailedRequestQueue contains 2 messages"),
+        (retry_checks.dead_letters, DEAD_LETTERS, "RequestDeadLetterQueue contains 2 messages"),
     ],
 )
 def test_a_finding_names_what_was_seen(check: Callable[..., Any], changes: dict[str, Any], saw: str) -> None:
@@ -274,7 +287,7 @@ DESCRIBED = _alarm("ALARM", AlarmDescription=f"The starter failed. First step: {
     [
         (alarm_checks.alarms, {"alarms": [_alarm("ALARM")]}, "see docs/runbooks.md#startererroralarm"),
         (alarm_checks.alarms, {"alarms": [DESCRIBED]}, FIRST_STEP),
-        (retry_checks.dead_letters, FAILED_REQUESTS, "see the reasons: slotkeeper dlq list failed."),
+        (retry_checks.dead_letters, DEAD_LETTERS, "see the reasons: slotkeeper dlq list request."),
         (infrastructure_checks.mappings, _mappings(), "deploy"),
         (infrastructure_checks.mappings, _mappings(mapping(), mapping()), "delete the others"),
     ],
@@ -361,11 +374,28 @@ def _busy(*rows: Any, **changes: Any) -> dict[str, Any]:
         ),
         (
             infrastructure_checks.mappings,
-            _rings(State="Disabled"),
+            _source("DispatchQueue", State="Disabled"),
             (
                 "problem",
                 "the event source mapping of DispatchQueue is Disabled: StarterFunction receives no messages, so the "
                 "janitor alone starts what is queued, once a minute",
+            ),
+        ),
+        (
+            infrastructure_checks.mappings,
+            _source("EndingQueue", State="Disabled"),
+            (
+                "problem",
+                "the event source mapping of EndingQueue is Disabled: EndingFunction receives no messages, so the "
+                "janitor alone answers callers and publishes ends, once a minute",
+            ),
+        ),
+        (
+            slot_checks.unpublished,
+            _unpublished(720),
+            (
+                "problem",
+                "process p: 3 ended and not published, a (FAILED) for 12 min: callers may still wait for their answers",
             ),
         ),
         (

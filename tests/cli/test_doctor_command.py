@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.request_table import Leaving
 from slotkeeper_cli import stack_connection
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
@@ -22,7 +23,7 @@ from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.account_contents import edit
 from tests.cli.doctor_facts import WHOLE, process, whole
-from tests.cli.operator_account import TEMPLATE, Operator, StubbedCalls, client, stack_of
+from tests.cli.operator_account import NOW, TEMPLATE, Operator, StubbedCalls, client, stack_of
 from tests.support.module_time import replace_time
 
 Patch = pytest.MonkeyPatch
@@ -106,7 +107,7 @@ def test_a_check_whose_call_fails_becomes_a_warning_and_the_others_run(
 def test_a_resource_that_the_stack_lacks_is_a_problem_of_the_checks_that_need_it(
     operator: Operator, monkeypatch: Patch
 ) -> None:
-    over(monkeypatch, functions={"StarterFunction": FunctionSettings("StarterFunction", 30, None)})
+    over(monkeypatch, functions={name: each for name, each in WHOLE["functions"].items() if name != "WorkerFunction"})
     ended = operator.run("doctor", "--json")
     assert ended.exit_code == 5
     problems = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
@@ -115,7 +116,7 @@ def test_a_resource_that_the_stack_lacks_is_a_problem_of_the_checks_that_need_it
 
 
 def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, monkeypatch: Patch) -> None:
-    functions = {"StarterFunction": FunctionSettings("StarterFunction", 30, None)}
+    functions = {name: each for name, each in WHOLE["functions"].items() if name != "WorkerFunction"}
     slots = {name: WHOLE[name] | {} for name in ("queues", "mappings")}
     for each in slots.values():
         del each["WorkQueue"]
@@ -205,8 +206,15 @@ def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched:
 
     with StubbedCalls("lambda", {"ListEventSourceMappings": listed_mappings}):
         assert fetched.mappings["WorkQueue"] == [{"UUID": "1", "State": "Enabled"}]
-    assert asked == ["RequestQueue.fifo", "DispatchQueue", "WorkQueue"]
+    assert asked == ["RequestQueue.fifo", "DispatchQueue", "EndingQueue", "WorkQueue"]
     assert fetched.queues["WorkQueue"]["VisibilityTimeout"] == "720"
+
+
+def test_of_ends_that_are_not_published_the_oldest_is_fetched(operator: Operator, fetched: Facts) -> None:
+    for number, end in enumerate("ab"):
+        operator.requests.leave("sample", [Leaving(operator.wait(end), "CANCELLED", "Cancelled", "no")], NOW + number)
+    (found,) = fetched.unpublished
+    assert (found.number, found.oldest.request_id, found.oldest.ended) == ("2", "a", NOW)
 
 
 def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
@@ -254,12 +262,12 @@ def test_tables_are_compared_with_the_template(operator: Operator, fetched: Fact
         }
 
 
-def test_the_indexes_of_the_queue_are_fetched(operator: Operator, fetched: Facts) -> None:
+def test_the_indexes_of_requests_are_fetched(operator: Operator, fetched: Facts) -> None:
     resource = TEMPLATE["Resources"]["RequestTable"]
     body = json.dumps({"Resources": {"RequestTable": resource}}, default=str)
     with listed(("RequestTable", operator.outputs["RequestTableName"], TABLE), template_text=body):
         has, wanted = fetched.tables["RequestTable"]
-    assert wanted == TableSettings(True, True, True, frozenset({"place", "deadline", "open"}))
+    assert wanted == TableSettings(True, True, True, frozenset({"place", "deadline", "open", "ended", "failed"}))
     assert has.indexes == wanted.indexes
 
 

@@ -157,8 +157,8 @@ def test_a_lease_may_end_at_any_time_until_its_end() -> None:
 @pytest.mark.parametrize(
     ("expected", "text"),
     [
-        (ExpectedStart(None, None, 4), "not known: 4 recent executions of the process, 5 are needed"),
-        (ExpectedStart(NOW + 20, None, 9), "in 20 s or later: a holder has run for longer than each recent execution"),
+        (ExpectedStart(None, None, 4), "not known: 4 recent requests of the process, 5 are needed"),
+        (ExpectedStart(NOW + 20, None, 9), "in 20 s or later: a holder has run for longer than each recent request"),
         (ExpectedStart(NOW + 20, NOW + 90, 9), "in 20 s to 1 min 30 s, by about "),
         (ExpectedStart(NOW + 20, NOW + 20, 9), "in 20 s, by about "),
     ],

@@ -126,7 +126,7 @@ def test_a_command_of_an_absent_flow_names_its_parameter(
 
 def test_status_and_dlq_list_show_the_deployed_queues_only(slots_alone: Operator) -> None:
     seen = slots_alone.run("status", "--json").json
-    assert seen["queues"].keys() == {"RequestQueue", "DispatchQueue", "RequestDeadLetterQueue"}
+    assert seen["queues"].keys() == {"RequestQueue", "DispatchQueue", "EndingQueue", "RequestDeadLetterQueue"}
     assert seen["not_deployed"] == ["chatbot", "worker"]
     assert "Not deployed: chatbot (deploy with ChatApiUrl=https://...), worker" in slots_alone.run("status").stdout
     assert [one["queue"] for one in slots_alone.run("dlq", "list", "--json").json["queues"]] == ["request"]

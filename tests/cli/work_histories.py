@@ -19,8 +19,8 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     Attempt,
     AuditBounds,
+    DeadLetter,
     ItemVersion,
-    KeptMessage,
     Sending,
     WholeRun,
     WorkHistory,
@@ -107,12 +107,12 @@ def changed(of: WorkHistory, request_id: str, **fields: object) -> WorkHistory:
 
 def clean() -> WorkHistory:
     """Five requests through two slots: one failed, one was aborted, one still runs."""
-    failed = {"error": "States.TaskFailed", "cause": "not a number"}
+    failed = {"code": "States.TaskFailed", "reason": "not a number"}
     return history(
         [
             attempt("a", 0, 10, sent=-5),
             attempt("b", 1, 12, "FAILED", sent=-4.9, **failed),
-            attempt("c", 10.5, 100, "ABORTED", sent=-4.8, error="ABORTED", cause="no cause given"),
+            attempt("c", 10.5, 100, "ABORTED", sent=-4.8, code="ABORTED", reason="no cause given"),
             attempt("d", 13.5, 50, sent=-4.7),
             attempt("e", 3590, None, sent=3589.5),
         ]
@@ -133,10 +133,9 @@ def whole() -> WorkHistory:
         Sending(each.execution, each.row.sent if each.row else 0.0, outcome)
         for each, outcome in zip(attempts, outcomes, strict=True)
     ]
-    kept = [KeptMessage(name(each), "FailedRequestQueue", "E", "reason", request_id=each) for each in "bc"]
     run = WholeRun(
         [*sent, Sending(name("bad"), START + 1, "InvalidRequest", "m-bad")],
-        [*kept, KeptMessage("", "RequestDeadLetterQueue", "InvalidRequest", "not JSON", "m-bad")],
+        [DeadLetter("m-bad", "InvalidRequest", "not JSON")],
         versions={"sample": versions_of(attempts)},
         janitor_runs=[],
     )

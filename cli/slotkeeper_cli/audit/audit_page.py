@@ -6,12 +6,12 @@ It is one file to attach to an incident, whose readers have no access to the acc
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
-from slotkeeper.slots.executions import failure_reason
+from slotkeeper.slots.request_table import FAILURES
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
@@ -65,7 +65,7 @@ def _head(history: WorkHistory, results: Sequence[CheckResult]) -> Iterator[str]
         "Checks": verdict,
     }
     yield f"<dl>{''.join(f'<dt>{name}</dt><dd>{escaped(text)}</dd>' for name, text in facts.items())}</dl>"
-    unread = [each.text for each in history.not_read] + [f"A sample: {each}" for each in history.samples.values()]
+    unread = [each.text for each in history.not_read]
     if unread:
         lines = "".join(f"<li>{escaped(each)}</li>" for each in unread)
         yield f'<div class="unread"><h2>Not read completely: {len(unread)}</h2><ul>{lines}</ul></div>'
@@ -81,7 +81,7 @@ def _section(history: WorkHistory, name: str, of: dict[str, Any], number: int) -
         yield f"<p>Now: limit {process.slot_limit:,}, {process.slots_in_use:,} in use{waiting}{paused}.</p>"
     yield timeline_svg(history, name, f"t{number}")
     yield from _figures(of)
-    yield from _failures(history, _causes(history, name))
+    yield from _failures(history, name)
     made = [
         html_row(str(place), iso(each.at), each.text, each.by or "not recorded", text_columns=4)
         for place, each in enumerate(changes(history, name)[:MAX_BARS], 1)
@@ -116,42 +116,21 @@ def _figures(of: dict[str, Any]) -> Iterator[str]:
     yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A request that ended without success."""
-
-    name: str
-    at: float
-    code: str
-    reason: str
-
-
-def _causes(history: WorkHistory, name: str) -> Iterator[_Failure]:
-    """What failed in the period: executions, and requests that were rejected."""
-    for each in history.by_process.get(name, []):
-        if each.has_failed and each.stopped is not None:
-            row = each.row
-            code, cause = (row.error or each.status, row.cause) if row else (each.status, "")
-            yield _Failure(row.request_id if row else each.execution, each.stopped, code, failure_reason(cause))
-    for row in history.rows_of.get(name, []):
-        if row.state == "REJECTED" and row.ended is not None:
-            yield _Failure(row.request_id, row.ended, row.code, row.reason)
-
-
-def _failures(history: WorkHistory, failures: Iterable[_Failure]) -> Iterator[str]:
-    causes: dict[tuple[str, str], list[_Failure]] = defaultdict(list)
-    for each in failures:
-        if history.since <= each.at <= history.until:
+def _failures(history: WorkHistory, name: str) -> Iterator[str]:
+    """What failed in the period by code and reason, also what was redriven since."""
+    causes: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
+    for each in history.rows_of.get(name, []):
+        if each.state in (*FAILURES, "REDRIVEN") and history.since <= (each.ended or 0.0) <= history.until:
             causes[each.code or "no code", fingerprint(each.reason, each.code)].append(each)
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
-        times = sorted(each.at for each in some)
-        names = first_of([each.name for each in some], MAX_NAMES)
+        times = sorted(each.ended or 0.0 for each in some)
+        names = first_of([each.request_id for each in some], MAX_NAMES)
         texts = (code, reason or "not recorded", ", ".join(names))
         made.append(html_row(*texts, f"{len(some):,}", iso(times[0]), iso(times[-1]), text_columns=3))
     if made:
         yield "<h3>Failures by cause</h3>"
-        columns = ("error", "reason", "requests", "failures", "first", "last")
+        columns = ("code", "reason", "requests", "failures", "first", "last")
         yield html_table("Failures by cause", columns, made, text_columns=3)
 
 
@@ -164,6 +143,6 @@ def _request(of: TimelineRow) -> str:
 
 
 def _check(of: CheckResult) -> str:
-    lines = [of.finding, *of.examples, *([f"a sample: {of.sample}"] if of.sample else [])]
+    lines = [of.finding, *of.examples]
     row = html_row(_MARKS[of.result], f"{of.id}: {of.claim}" if of.id else of.claim, "; ".join(lines), text_columns=3)
     return row.replace("<th ", '<th class="lost" ') if of.result is Result.FAILS else row

@@ -83,9 +83,7 @@ def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], w
         if length and limit is None:
             return None
         capacity += length * (limit or 0)
-    default = history.default_weight(name)
     used = math.fsum(
-        overlap_seconds([span], window) * (history.weight_of(each.row) or default)
-        for each, span in held(history, attempts)
+        overlap_seconds([span], window) * history.weight(each.execution) for each, span in held(history, attempts)
     )
     return rounded(used / capacity) if capacity else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
 from slotkeeper_cli.audit.intervals import (
@@ -184,7 +185,7 @@ def _dead_since(attempt: Attempt, last: Mapping[str, float]) -> float | None:
 
 def _unstarted_since(history: WorkHistory, holder: Holder) -> float | None:
     """When a slot was reserved for which no execution started; None if that is not certain."""
-    is_certain = holder.state == "RESERVED" and holder.since >= history.since and EXECUTIONS not in history.samples
+    is_certain = holder.state == "RESERVED" and holder.since >= history.since and not history.lacks(EXECUTIONS)
     return holder.since if is_certain else None
 
 
@@ -215,16 +216,14 @@ def _lateness(history: WorkHistory, execution: str, since: float, freed: float) 
 def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
-    An execution counts as a holder until it has stopped, or until its slot was certainly free. Left out: processes
-    with leases, which leave no record, or with a rate, for which requests wait while slots are free; those of which
-    not all rows were read; and times of pauses or of a limit that is not known.
+    A request counts as a holder from its start until its slot was certainly free. Left out: processes
+    with leases, which leave no record, or with a rate, for which requests wait while slots are free; and times of
+    pauses or of a limit that is not known.
 
     In a whole run a fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
     """
     claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
-    found = Found(unknown=history.lacks(EXECUTIONS, REQUESTS, "SlotTable", "AuditLogGroup"))
-    if REQUESTS in history.samples:
-        found.unknown.append(history.samples[REQUESTS])
+    found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
     found.fails += [
         f"{name}: {duration(each.seconds)} from {iso(each.began)}"
@@ -276,16 +275,14 @@ def waits(history: WorkHistory, name: str) -> list[tuple[RequestRow, Interval]]:
 
 def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     """The times in which the request at the head of a process's queue certainly fitted."""
-    if _is_left_out(history, name) or REQUESTS in history.samples:
+    if _is_left_out(history, name) or history.lacks(REQUESTS):
         return []
     if versions := history.versions_of(name):
         used = [(each.at, sum(each.holders.values())) for each in versions]
     else:
-        last, attempts = _last_work(history), history.by_process.get(name, [])
-        heaviest = max((history.weight_of(each.row) or 1 for each in attempts), default=1)
-        used = weighted_steps(
-            (_holding(history, each, last), history.weight_of(each.row) or heaviest) for each in attempts
-        )
+        last = _last_work(history)
+        held = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
+        used = weighted_steps((_holding(history, row, last), history.weight(row.execution)) for row in held)
     found = []
     for turn in turns(_asking(history, name), used, _sure_limits(history, name)):
         span = (max(turn.began, history.since), min(turn.ended, history.now))
@@ -300,7 +297,7 @@ def _asking(history: WorkHistory, name: str) -> list[Asking]:
         attempt = history.by_execution.get(row.execution)
         taken = next((each.taken for each in history.holdings.get(row.execution, ())), until)
         end = math.inf if row.place and attempt is None else min(taken, until)
-        found.append(Asking(row.execution, row.placed, history.weight_of(row) or 1, sent, end, attempt is not None))
+        found.append(Asking(row.execution, row.placed, history.weight(row.execution), sent, end, attempt is not None))
     return found
 
 
@@ -314,16 +311,19 @@ def _sure_limits(history: WorkHistory, name: str) -> list[tuple[float, int]]:
     return [(at, steps.least(at - history.bounds.reservation, at) or 0) for at in instants]
 
 
-def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) -> Interval:
-    """The longest time for which an execution may have held its slot."""
-    if (freed := history.freed(attempt.execution)) is not None:
-        return attempt.started, freed
-    if attempt.stopped is None:
-        return attempt.started, math.inf
-    if attempt.status == "SUCCEEDED":
-        return attempt.started, attempt.stopped
+def _holding(history: WorkHistory, row: RequestRow, last: Mapping[str, float]) -> Interval:
+    """The longest time for which a request may have held its slot."""
+    attempt = history.by_execution.get(row.execution)
+    started = attempt.started if attempt else row.started or row.sent
+    if (freed := history.freed(row.execution)) is not None:
+        return started, freed
+    if row.ended is None:
+        return started, math.inf
+    ended = max(row.ended, (attempt.stopped or 0.0) if attempt else 0.0)
+    if row.state == "SUCCEEDED" and (attempt is None or attempt.status == "SUCCEEDED"):
+        return started, ended
     # It may have left its slot to the janitor, which frees it after its work has ended.
-    return attempt.started, max(attempt.stopped, last.get(attempt.execution, 0.0)) + history.bounds.dead_holder
+    return started, max(ended, last.get(row.execution, 0.0)) + history.bounds.dead_holder
 
 
 def _blackouts(history: WorkHistory, name: str) -> list[Interval]:

@@ -17,6 +17,7 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUNS,
     REQUESTS,
     STARTED,
+    UNKNOWN,
     Attempt,
     LimitSteps,
     WholeRun,
@@ -25,6 +26,7 @@ from slotkeeper_cli.audit.work_history import (
     acts_of,
     label_of,
     limit_steps,
+    must_be_listed,
 )
 from slotkeeper_cli.formatting import count, iso
 
@@ -51,7 +53,6 @@ class CheckResult:
         finding: what the records state, in a sentence.
         numbers: the same as data.
         examples: what fails, at most MAX_EXAMPLES.
-        sample: what was left out; empty if all was read.
     """
 
     id: str
@@ -60,7 +61,6 @@ class CheckResult:
     finding: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     examples: Sequence[str] = ()
-    sample: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
@@ -76,14 +76,7 @@ class Found:
 
 
 def conclude(
-    name: str,
-    claim: str,
-    found: Found,
-    finding: str,
-    numbers: Mapping[str, Any],
-    *,
-    shown: bool = True,
-    sample: str = "",
+    name: str, claim: str, found: Found, finding: str, numbers: Mapping[str, Any], *, shown: bool = True
 ) -> CheckResult:
     """The result: what fails counts more than what cannot be decided, and that more than what holds."""
     result = Result.HOLDS if shown else Result.NOT_SHOWN
@@ -93,16 +86,12 @@ def conclude(
     if found.fails:
         result = Result.FAILS
         finding = f"{count(len(found.fails), 'violation')}; {finding}"
-    return CheckResult(name, claim, result, finding, numbers, first_of(found.fails, MAX_EXAMPLES), sample)
+    return CheckResult(name, claim, result, finding, numbers, first_of(found.fails, MAX_EXAMPLES))
 
 
 def first_of(texts: Sequence[str], most: int) -> list[str]:
     more = len(texts) - most
     return [*texts[:most], *([f"and {more:,} more"] if more > 0 else [])]
-
-
-def sample_of(history: WorkHistory, *sources: str) -> str:
-    return "; ".join(history.samples[each] for each in sources if each in history.samples)
 
 
 def never_above(history: WorkHistory) -> CheckResult:
@@ -113,13 +102,13 @@ def never_above(history: WorkHistory) -> CheckResult:
     limit that is lowered below what runs is no violation: it admits nothing.
 
     Times of one kind of record are compared only with each other. A time in whole seconds may have been rounded up or
-    down, so it counts for a second less at its end: overlaps shorter than that are hidden, and never invented. A
-    request that was not read counts 1. Leases leave no record.
+    down, so it counts for a second less at its end: overlaps shorter than that are hidden, and never invented. Weights
+    are those of the rows. Leases leave no record.
 
     If the versions of the item are known, all that ran did so while its execution held a confirmed slot.
     """
     claim = "never more weight at work than the limit then in force"
-    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable")
+    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
     found = Found(unknown=lacking or history.lacks_work())
     peaks: dict[str, dict[str, Any]] = {}
     kinds = _by_kind(history)
@@ -139,8 +128,7 @@ def never_above(history: WorkHistory) -> CheckResult:
     ]
     text += [f"{count(number, kind)} not started by Slotkeeper" for kind, number in others.items()]
     numbers = {"processes": peaks, "not_started_by_slotkeeper": dict(others)}
-    sample = sample_of(history, EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS)
-    return conclude("limit", claim, found, "; ".join(text) or "nothing ran", numbers, shown=bool(peaks), sample=sample)
+    return conclude("limit", claim, found, "; ".join(text) or "nothing ran", numbers, shown=bool(peaks))
 
 
 def _limit_text(limit: int | None) -> str:
@@ -160,33 +148,26 @@ def _peak(
     history: WorkHistory, name: str, kind: str, work: Sequence[WorkInterval], limits: LimitSteps, found: Found
 ) -> dict[str, Any]:
     """The most weight at the same time in the period and the limit then; what is above goes into `found`."""
-    weights = _Weights(history, name)
     lowest = limits.least(-math.inf, math.inf)
     best: dict[str, Any] = {}
-    unknown: dict[str, None] = {}
-    above = False
+    is_unknown = above = False
     for at, active in _starts(work, history.now):
         if not history.since <= at <= history.until:
             continue
-        sure, assumed = weights.sure(active), weights.assumed(active)
+        weight = sum(history.weight(each.execution) for each in active)
         limit = lowest
-        if lowest is None or assumed > min(lowest, best.get("weight", 0)):
+        if lowest is None or weight > min(lowest, best.get("weight", 0)):
             last = max(_admitted_by(history, one) for one in active)
             earlier = 0.0 if history.versions_of(name) else history.bounds.reservation
             limit = limits.most(last - earlier, last)
-        if assumed > best.get("weight", 0):
-            best = {"weight": assumed, "limit": limit, "at": iso(at), "count": len(active)}
-        is_above = limit is not None and sure > limit
+        if weight > best.get("weight", 0):
+            best = {"weight": weight, "limit": limit, "at": iso(at), "count": len(active)}
+        is_above = limit is not None and weight > limit
         if is_above and not above:
-            found.fails.append(_above(history, name, kind, at, sure, limit or 0, active))
+            found.fails.append(_above(history, name, kind, at, weight, limit or 0, active))
         above = is_above
-        if limit is None:
-            unknown[f"the limit of {name} is not known at every time"] = None
-        elif assumed > limit and not is_above:
-            unknown[f"{name}: weights of {kind}s that were not read may be above the limit"] = None
-    if best and weights.are_mixed and any(weights.of(each) is None for each in work):
-        unknown[f"{name}: its requests have different weights, and not all were read"] = None
-    found.unknown += unknown
+        is_unknown |= limit is None
+    found.unknown += [f"the limit of {name} is not known at every time"] * is_unknown
     return best
 
 
@@ -204,28 +185,6 @@ def _starts(work: Sequence[WorkInterval], now: float) -> Iterator[tuple[float, l
             yield at, list(active.values())
         else:
             del active[number]
-
-
-class _Weights:
-    """The weights of a process's work."""
-
-    def __init__(self, history: WorkHistory, name: str) -> None:
-        self._history = history
-        default = history.default_weight(name)
-        self.are_mixed = any(each.weight not in (None, default) for each in history.rows_of.get(name, []))
-        self._unread = 1 if self.are_mixed else default
-
-    def of(self, work: WorkInterval) -> int | None:
-        """The weight; None if its request was not read."""
-        return self._history.weight_of(self._history.row(work.execution))
-
-    def sure(self, works: Sequence[WorkInterval]) -> int:
-        """The least that these may weigh."""
-        return sum(self.of(each) or 1 for each in works)
-
-    def assumed(self, works: Sequence[WorkInterval]) -> int:
-        """What these weigh, if those that were not read have the default weight, as all that were read have."""
-        return sum(self.of(each) or self._unread for each in works)
 
 
 def _outside(history: WorkHistory, works: Sequence[WorkInterval]) -> list[str]:
@@ -264,47 +223,55 @@ def _is_override(action: str, fields: Mapping[str, Any]) -> bool:
 
 
 def accounted(history: WorkHistory) -> CheckResult:
-    """S3: every request is queued, runs, or has ended; and what was returned or redriven is queued again.
+    """S3: every request is queued, runs, or has ended as Step Functions states; a returned or redriven one is queued.
 
     The row of an ended execution ends within `bounds.dead_holder`. In a whole run each message also has a row, or a
-    dead-letter message with a reason, and the expected outcome; each failed request is kept, and nothing is left.
+    dead-letter message with a reason, and the expected outcome; each end is published, and nothing is left.
     """
-    claim = "every request is queued, runs or has ended"
+    claim = "every request is queued, runs or has ended, as Step Functions states"
     found, ends = Found(unknown=history.lacks(EXECUTIONS, REQUESTS)), Counter[str]()
     following = {(each.process, each.request_id, each.attempt) for each in history.rows}
     for row in history.rows:
         ends[row.state.lower().replace("_", " ")] += 1
         if row.state in ("RETURNED", "REDRIVEN"):
-            is_missing = (row.process, row.request_id, row.attempt + 1) not in following
+            is_missing = following.isdisjoint({(row.process, row.request_id, n) for n in (row.attempt + 1, UNKNOWN)})
             # The two rows of one transaction may be in different pages, of which one was read before it.
             is_old = (row.ended or 0.0) < history.now - history.bounds.dead_holder
-            if is_missing and is_old and REQUESTS not in history.samples:
+            if is_missing and is_old and not found.unknown:
                 found.fails.append(f"{label_of(row)} is {row.state}, and has no next attempt")
-        elif row.ended is None and (why := _stranded(history, row)):
+        if (why := _differs(history, row)) and not found.unknown:
             found.fails.append(f"{label_of(row)} is {row.state}, and {why}")
-    without = [each for each in history.attempts if each.row is None and each.started >= history.since]
-    if without and REQUESTS not in history.samples:
-        found.unknown.append(f"{count(len(without), 'execution has', 'executions have')} no row")
+    if not found.unknown:
+        found.fails += [
+            f"{each.label}, which began at {iso(each.started)} and is {each.status}, has no row"
+            for each in history.without_row
+        ]
     if history.run:
         found.fails += _wrong_run(history, history.run)
     text = ", ".join(f"{number:,} {end}" for end, number in sorted(ends.items(), key=lambda each: (-each[1], each[0])))
-    sample = sample_of(history, EXECUTIONS, REQUESTS)
-    return conclude("accounted", claim, found, text or "no request", {"ends": ends}, shown=bool(ends), sample=sample)
+    return conclude("accounted", claim, found, text or "no request", {"ends": ends}, shown=bool(ends))
 
 
-def _stranded(history: WorkHistory, row: RequestRow) -> str:
-    """Why a request that has not ended does not continue; empty if that is not certain."""
+def _differs(history: WorkHistory, row: RequestRow) -> str:
+    """How Step Functions' lists differ from a row; empty if that is not certain.
+
+    A workflow that was aborted after its work, or whose child is too large to be read, has not succeeded although its
+    request has. One that an operator redrove may succeed after its request was redriven too.
+    """
     attempt = history.by_execution.get(row.execution)
-    if attempt is not None and attempt.stopped is not None:
-        is_late = history.now - attempt.stopped > history.bounds.dead_holder
-        return (
-            f"its execution ended {attempt.status} at {iso(attempt.stopped)}" if attempt.is_closed and is_late else ""
-        )
-    are_read = EXECUTIONS not in history.samples and not history.lacks(EXECUTIONS)
-    if attempt is None and row.started is not None and are_read:
-        is_late = history.now - row.started > history.bounds.dead_holder
-        return f"Step Functions has no execution of it, which was started at {iso(row.started)}" if is_late else ""
-    return ""
+    if attempt is None:
+        is_missing = must_be_listed(row, history.until) and history.now - _last(row) > history.bounds.dead_holder
+        return "Step Functions has no execution of it" if is_missing else ""
+    if attempt.stopped is None or not attempt.is_closed:
+        return ""
+    at = f"its execution ended {attempt.status} at {iso(attempt.stopped)}"
+    if row.ended is None:
+        return at if history.now - attempt.stopped > history.bounds.dead_holder else ""
+    return at if attempt.status == "SUCCEEDED" and row.state not in ("SUCCEEDED", "REDRIVEN") else ""
+
+
+def _last(row: RequestRow) -> float:
+    return row.ended or row.started or row.sent
 
 
 def _wrong_run(history: WorkHistory, run: WholeRun) -> Iterator[str]:
@@ -312,24 +279,23 @@ def _wrong_run(history: WorkHistory, run: WholeRun) -> Iterator[str]:
     if run.queued:
         yield f"{count(run.queued, 'message')} left on RequestQueue"
     yield from (f"{each.label} has not ended" for each in history.attempts if not each.is_closed)
-    yield from (f"{label_of(each)} is {each.state} at the end" for each in history.rows if each.ended is None)
     sent = {each.execution for each in run.sendings}
-    yield from (
-        f"{label_of(each)} was not sent" for each in history.rows if each.attempt == 1 and each.execution not in sent
-    )
-    kept = {each.execution for each in run.kept}
     for row in history.rows:
-        if row.state == "FAILED" and row.execution not in kept:
-            yield f"{label_of(row)} failed, and is not kept"
-    for message in run.kept:
+        if row.ended is None:
+            yield f"{label_of(row)} is {row.state} at the end"
+        elif row.open is not None:
+            yield f"{label_of(row)} is {row.state}, and its end is not published"
+        if row.attempt == 1 and row.execution not in sent:
+            yield f"{label_of(row)} was not sent"
+    for message in run.dead_letters:
         if not message.code or message.code == "none" or not message.reason:
-            yield f"{message.execution or f'message {message.source}'} is in {message.queue} without a reason"
+            yield f"message {message.source} is in RequestDeadLetterQueue without a reason"
     yield from _wrong_outcomes(history, run)
 
 
 def _wrong_outcomes(history: WorkHistory, run: WholeRun) -> Iterator[str]:
-    dead = Counter(each.source for each in run.kept if each.source)
-    codes = {each.source: each.code for each in run.kept if each.source}
+    dead = Counter(each.source for each in run.dead_letters)
+    codes = {each.source: each.code for each in run.dead_letters}
     last: dict[tuple[str, str], RequestRow] = {}
     for row in sorted(history.rows, key=lambda each: each.attempt):
         last[row.process, row.request_id] = row
@@ -358,12 +324,9 @@ def without_success(history: WorkHistory) -> Iterator[str]:
 
 
 def never_again(history: WorkHistory) -> CheckResult:
-    """S7: nothing that succeeded ran again, and one execution never has two Glue runs at the same time.
-
-    Of requests that were not read, only the work of each single execution is compared.
-    """
+    """S7: nothing that succeeded ran again, and one execution never has two Glue runs at the same time."""
     claim = "nothing that succeeded ran again"
-    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN) or history.lacks_work())
+    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS) or history.lacks_work())
     by_execution: dict[tuple[str, str], list[WorkInterval]] = defaultdict(list)
     for work in history.work:
         if work.execution:
@@ -388,8 +351,7 @@ def never_again(history: WorkHistory) -> CheckResult:
     succeeded = sum(each.status == "SUCCEEDED" for each in history.attempts)
     text = f"{succeeded:,} succeeded; {count(repeated, 'further run')} of an execution after one without success"
     numbers = {"succeeded": succeeded, "further_runs": repeated}
-    sample = sample_of(history, EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS)
-    return conclude("once", claim, found, text, numbers, shown=succeeded > 0, sample=sample)
+    return conclude("once", claim, found, text, numbers, shown=succeeded > 0)
 
 
 def _attempts_of_requests(history: WorkHistory) -> Iterator[dict[int, Attempt]]:

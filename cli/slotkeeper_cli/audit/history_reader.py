@@ -1,6 +1,8 @@
-"""Reads the history of work from AWS's own records and the rows of requests, with a bounded number of calls.
+"""Reads the history of work from AWS's own lists and the rows of requests, with a bounded number of calls.
 
-The rows are read after the executions: an execution records its outcome before it ends.
+Of each list the running executions are read first, then those that have ended, so that one which ends meanwhile is in
+the second part. The rows are read after the lists: an execution records its outcome before it ends. A list that could
+not be read completely is in `not_read` with what is missing, and no check that needs it is shown.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +18,8 @@ from typing import Any
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.rows import Listed, RequestRow, RequestRows
+from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper_cli.audit.work_history import (
@@ -31,24 +34,29 @@ from slotkeeper_cli.audit.work_history import (
     OperatorAct,
     WorkHistory,
     WorkInterval,
+    must_be_listed,
 )
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.formatting import count, iso, seconds
+from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
+from slotkeeper_cli.request_history import ProcessRequests
 from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
-# Pages that are read of each source: of 1,000 executions (Step Functions API Reference, ListExecutions), of 200 runs
-# (Glue Web API, GetJobRuns), and of 1 MB of rows with their bodies.
-MAX_READ_PAGES = {EXECUTIONS: 100, CHILDREN: 100, GLUE_RUNS: 500, REQUESTS: 200}
-# Executions that are described: those of holders and of rows that have not ended, and that the lists do not contain.
+# Pages that are read of each list: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200 runs
+# (Glue Web API, GetJobRuns).
+MAX_READ_PAGES = {EXECUTIONS: 200, CHILDREN: 200, GLUE_RUNS: 1000}
+# Executions that are described: those of holders and of rows that the lists do not contain.
 MAX_DESCRIBED = 100
-# With a page of the table.
+# With a page of SlotTable, and without the rows of each process (request_history.py).
 MAX_CALLS = sum((*MAX_READ_PAGES.values(), MAX_DESCRIBED, MAX_AUDIT_PAGES, 1))
-# Audit lines are read from this long before the period: a request may have been granted before its start.
+# Seconds. Audit lines, rows and children are read from this long before the period: a request may have been granted
+# before its start, and its row and its child end before its workflow.
 _EARLIER = 3600
+_DAY = 86400
+_FEWER = "Give a later --since"
 
 OnRead = Callable[[str, int], None]
 
@@ -93,61 +101,39 @@ class _Reader:
         self._on_read = on_read
         self._control = SlotControl(stack)
         self._search = Search()
-        self._samples: dict[str, str] = {}
-        self._pages: Counter[str] = Counter()
+        self._read: Counter[str] = Counter()
         self._now = time.time()
 
     def read(self, also: Iterable[str]) -> WorkHistory:
-        processes = self._processes()
-        attempts = self._attempts()
-        rows = self._rows({*processes, *(each.process for each in attempts), *also})
-        attempts += self._unlisted(processes, rows, {each.execution for each in attempts})
+        processes, window = self._processes(), self._window
+        listed = self._attempts()
+        names = {*processes, *(each.process for each in listed), *also} - {""}
+        # An execution ends later than its row.
+        ended = {each.execution for each in listed}
+        rows = [
+            each
+            for each in self._rows(names, window.since - _EARLIER)
+            if each.ended is None or each.ended >= window.since or each.execution in ended
+        ]
+        listed += self._unlisted(processes, rows, ended)
+        by_execution = {each.execution: each for each in rows}
+        attempts = [
+            replace(each, row=by_execution.get(each.execution)) for each in listed if each.started <= window.until
+        ]
         acts = self._acts()
         work = self._work(processes, attempts, acts)
-        by_execution = {each.execution: each for each in rows}
-        attempts = [replace(each, row=by_execution.get(each.execution)) for each in attempts]
         of_rows = self._history(processes, rows, acts)
         return replace(of_rows, attempts=attempts, work=work, bounds=self._bounds())
 
     def read_requests(self) -> WorkHistory:
         processes = self._processes()
-        return self._history(processes, self._rows(processes), self._acts())
+        return self._history(processes, self._rows(processes, self._window.since), self._acts())
 
     def _history(
         self, processes: Mapping[str, Process], rows: Sequence[RequestRow], acts: Sequence[OperatorAct]
     ) -> WorkHistory:
-        return WorkHistory(
-            since=self._window.since,
-            until=self._window.until,
-            now=self._now,
-            processes=processes,
-            rows=rows,
-            acts=acts,
-            not_read=self._search.not_read,
-            samples=self._samples,
-        )
-
-    def _rows(self, names: Iterable[str]) -> list[RequestRow]:
-        """The rows of these processes that had not ended at the begin of the period. Malformed ones are not read."""
-        reader = RequestRows(self._stack.client("dynamodb"), self._stack.outputs["RequestTableName"])
-        chosen = sorted(name for name in names if self._concerns(name))
-        pages = max(1, MAX_READ_PAGES[REQUESTS] // max(1, len(chosen)))
-        found: list[RequestRow] = []
-        cut: list[str] = []
-        for name in chosen:
-            listed = self._search.try_read(REQUESTS, partial(reader.rows, name, max_pages=pages), Listed[RequestRow]())
-            self._on_read(REQUESTS, len(listed.rows))
-            found += [each for each in listed.rows if each.ended is None or each.ended >= self._window.since]
-            cut += [name] if listed.is_cut else []
-            if listed.malformed:
-                first = f"{listed.malformed[0]}{' ...' if len(listed.malformed) > 1 else ''}"
-                self._search.note_unread(
-                    REQUESTS, f"{count(len(listed.malformed), 'row')} of process {name} malformed: {first}"
-                )
-        if cut:
-            # The names of executions are hashes, so in their order these are a random sample of each process.
-            self._samples[REQUESTS] = f"of {', '.join(cut)} the first {pages:,} MB of rows were read"
-        return found
+        window, not_read = self._window, self._search.not_read
+        return WorkHistory(window.since, window.until, self._now, processes, (), (), rows, acts, not_read)
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)
@@ -174,13 +160,38 @@ class _Reader:
         dead_holder = release.by + period / 2
         return AuditBounds(dead_holder, dead_holder + 60, max(AuditBounds().free_slot, 2 * dead_holder))
 
+    # ----------------------------------------------------------------------------------------------------------- rows
+
+    def _rows(self, names: Iterable[str], since: float) -> list[RequestRow]:
+        """The rows of these processes that had not ended at a time. Malformed ones are not read."""
+        given = (self._stack.parameters.get(f"{each}RetentionDays") for each in ("Request", "Failed"))
+        kept = min(int(days or 30) for days in given)
+        if self._window.since < self._now - kept * _DAY:
+            self._search.note_unread(REQUESTS, f"rows are kept for {count(kept, 'day')} after their end. {_FEWER}")
+        found: list[RequestRow] = []
+        for name in sorted(names):
+            if self._concerns(name):
+                rows = self._search.try_read(REQUESTS, partial(self._rows_of, name, since), list[RequestRow]())
+                self._on_read(REQUESTS, len(rows))
+                found += rows
+        return found
+
+    def _rows_of(self, name: str, since: float) -> list[RequestRow]:
+        reader = ProcessRequests(self._control, name)
+        rows = reader.history(since, self._now + _EARLIER)
+        self._search.not_read += reader.search.not_read
+        return rows
+
     # ---------------------------------------------------------------------------------------------------- executions
 
     def _attempts(self) -> list[Attempt]:
-        """The executions that ran in the period, without their rows."""
-        machine = self._stack.outputs["WorkflowArn"]
-        listed = self._search.try_read(EXECUTIONS, lambda: self._listed(machine, EXECUTIONS), list[Mapping[str, Any]]())
-        attempts = [
+        """The executions that run, or have ended in the period or after it, without their rows."""
+        listed = self._search.try_read(
+            EXECUTIONS,
+            lambda: self._listed(self._stack.outputs["WorkflowArn"], EXECUTIONS, self._window.since),
+            list[Mapping[str, Any]](),
+        )
+        return [
             Attempt(
                 each["name"],
                 each["status"],
@@ -188,26 +199,21 @@ class _Reader:
                 each["stopDate"].timestamp() if "stopDate" in each else None,
             )
             for each in listed
-        ]
-        window = self._window
-        return [
-            each
-            for each in attempts
-            if self._concerns(each.process)
-            and each.started <= window.until
-            and (each.stopped is None or each.stopped >= window.since)
+            if self._concerns(process_of_execution(each["name"]))
+            and ("stopDate" not in each or each["stopDate"].timestamp() >= self._window.since)
         ]
 
     def _unlisted(
         self, processes: Mapping[str, Process], rows: Sequence[RequestRow], listed: set[str]
     ) -> list[Attempt]:
-        """The executions that began before those of the list, and hold a slot or have a row that has not ended."""
+        """The executions of holders and rows that the lists do not contain."""
         names = {name for each in processes.values() for name in executions_of(each)}
-        names |= {each.execution for each in rows if each.state == "STARTED"}
+        if not self._search.missing(EXECUTIONS):
+            names |= {each.execution for each in rows if must_be_listed(each, self._window.until)}
         chosen = sorted(names - listed)
         if len(chosen) > MAX_DESCRIBED:
-            text = f"of {len(chosen):,} executions that began before the period {MAX_DESCRIBED} were read"
-            self._samples.setdefault(EXECUTIONS, text)
+            why = f"of {len(chosen):,} that rows or holders name, and the lists do not, {MAX_DESCRIBED} were read"
+            self._search.note_unread(EXECUTIONS, why)
         found = self._search.try_read(
             EXECUTIONS,
             lambda: in_parallel(self._control.workflow.describe, chosen[:MAX_DESCRIBED]),
@@ -219,29 +225,41 @@ class _Reader:
             if each is not None
         ]
 
-    def _listed(self, machine: str, source: str, reach: float | None = None) -> list[Mapping[str, Any]]:
-        """The newest executions of a state machine, back to `reach`; by default to where none can reach the period."""
-        pages = self._stack.client("stepfunctions").get_paginator("list_executions")
-        found: list[Mapping[str, Any]] = []
-        longest = 0.0
-        for page in pages.paginate(stateMachineArn=machine, PaginationConfig={"PageSize": 1000}):
-            found += page["executions"]
-            ended = (each for each in page["executions"] if "stopDate" in each)
-            longest = max([longest, *((each["stopDate"] - each["startDate"]).total_seconds() for each in ended)])
-            back_to = self._window.since - longest if reach is None else reach
-            oldest = min((each["startDate"].timestamp() for each in page["executions"]), default=math.inf)
-            if oldest < back_to or self._is_last(source, page.get("nextToken"), len(page["executions"]), oldest):
-                break
-        return found
+    def _listed(self, machine: str, source: str, since: float) -> list[Mapping[str, Any]]:
+        """The executions of a state machine that run, and then those that have ended since a time.
 
-    def _is_last(self, source: str, token: str | None, number: int, oldest: float) -> bool:
-        """Whether a page is the last one that is read of a source. If there are more, the rest is a sample."""
-        self._on_read(source, number)
-        self._pages[source] += 1
-        is_last = token is not None and self._pages[source] >= MAX_READ_PAGES[source]
-        if is_last:
-            self._samples[source] = f"of the {source} only those since {iso(oldest)} were read"
-        return is_last
+        A list of one closed status begins with the execution that ended last (Step Functions API Reference,
+        ListExecutions), so that it is complete as soon as one ended before. If it shows another order, all is read.
+        """
+        lists = self._stack.client("stepfunctions").get_paginator("list_executions")
+        found: dict[str, Mapping[str, Any]] = {}
+        for status in ("RUNNING", *CLOSED_STATUSES):
+            pages = lists.paginate(stateMachineArn=machine, statusFilter=status, PaginationConfig={"PageSize": 1000})
+            for listed in self._pages(source, f"the {status} ones", pages, "executions", "stopDate", since):
+                found[listed["name"]] = listed
+        return list(found.values())
+
+    def _pages(
+        self, source: str, what: str, pages: Iterable[Mapping[str, Any]], records: str, time_of: str, back_to: float
+    ) -> Iterator[Mapping[str, Any]]:
+        """The records of a list, until their times, which must descend, reach far enough.
+
+        The pages of a source are bounded: what is left out is noted.
+        """
+        last, descends, number = math.inf, True, 0
+        for page in pages:
+            yield from page[records]
+            times = [last, *(each[time_of].timestamp() for each in page[records] if time_of in each)]
+            last, descends = times[-1], descends and times == sorted(times, reverse=True)
+            number += len(page[records])
+            self._on_read(source, len(page[records]))
+            self._read[source] += 1
+            if descends and last < back_to:
+                return
+            if self._read[source] >= MAX_READ_PAGES[source] and (page.get("nextToken") or page.get("NextToken")):
+                why = f"there are too many: of {what} only the first {number:,} were read. {_FEWER}"
+                self._search.note_unread(source, why)
+                return
 
     # ----------------------------------------------------------------------------------------------------------- work
 
@@ -259,28 +277,24 @@ class _Reader:
         reach = min([self._window.since, *(each.started for each in attempts)]) - CLOCK_DIFFERENCE_SECONDS
         found: list[WorkInterval] = []
         for target in sorted(targets - {"", NO_TARGET}):
-            source, read = (CHILDREN, self._children) if kind_of(target) is STATE_MACHINE else (GLUE_RUNS, self._runs)
-            found += self._search.try_read(source, partial(read, target, reach), list[WorkInterval]())
-        window = self._window
+            if kind_of(target) is STATE_MACHINE:
+                found += self._search.try_read(CHILDREN, partial(self._children, target), list[WorkInterval]())
+            else:
+                found += self._search.try_read(GLUE_RUNS, partial(self._runs, target, reach), list[WorkInterval]())
         return [
             each
             for each in found
-            if each.started <= window.until and (each.ended is None or each.ended >= reach)
-            if each.execution in known or not each.execution
+            if each.started <= self._window.until and (each.execution in known or not each.execution)
         ]
 
     def _runs(self, job: str, reach: float) -> list[WorkInterval]:
-        found: list[WorkInterval] = []
-        for page in self._stack.client("glue").get_paginator("get_job_runs").paginate(JobName=job):
-            runs = [_run(run) for run in page["JobRuns"] if "StartedOn" in run]
-            found += runs
-            oldest = min((each.started for each in runs), default=math.inf)
-            if oldest < reach or self._is_last(GLUE_RUNS, page.get("NextToken"), len(runs), oldest):
-                break
-        return found
+        """The runs of a job back to a time. The one that started last is the first."""
+        pages = self._stack.client("glue").get_paginator("get_job_runs").paginate(JobName=job)
+        runs = self._pages(GLUE_RUNS, f"those of {job}", pages, "JobRuns", "StartedOn", reach)
+        return [_run(each) for each in runs if "StartedOn" in each]
 
-    def _children(self, machine: str, reach: float) -> list[WorkInterval]:
-        return [_child(each) for each in self._listed(machine, CHILDREN, reach)]
+    def _children(self, machine: str) -> list[WorkInterval]:
+        return [_child(each) for each in self._listed(machine, CHILDREN, self._window.since - _EARLIER)]
 
     # ----------------------------------------------------------------------------------------------------------- logs
 
@@ -289,7 +303,7 @@ class _Reader:
         since = self._window.since - _EARLIER
         read = self._search.try_read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
         if not read.is_complete:
-            why = "it has too many lines: only the oldest were read. Give a later --since"
+            why = f"it has too many lines: only the oldest were read. {_FEWER}"
             self._search.note_unread("AuditLogGroup", why)
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
 
@@ -303,9 +317,10 @@ def _run(run: Mapping[str, Any]) -> WorkInterval:
 
 
 def _child(listed: Mapping[str, Any]) -> WorkInterval:
-    """A child has the name of its workflow's execution."""
+    """A child has the name of its workflow's execution. Of one that was redriven, the time since then is certain."""
     ended = listed["stopDate"].timestamp() if listed["status"] in CLOSED_STATUSES else None
-    return WorkInterval(listed["name"], CHILD, listed["startDate"].timestamp(), ended, listed["status"] == "SUCCEEDED")
+    started = listed.get("redriveDate", listed["startDate"]).timestamp()
+    return WorkInterval(listed["name"], CHILD, started, ended, listed["status"] == "SUCCEEDED")
 
 
 def _act(line: Mapping[str, Any]) -> OperatorAct | None:

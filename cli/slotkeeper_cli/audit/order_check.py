@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from slotkeeper.slots.request_table import granted_as
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude, sample_of
+from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
 from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, label_of, limit_steps
 from slotkeeper_cli.formatting import count, iso
 
@@ -32,8 +32,7 @@ def in_order(history: WorkHistory) -> CheckResult:
         starts += len(granted)
         found.fails += _overtaken(history, name, granted)
     text = count(starts, "recorded grant")
-    sample = sample_of(history, REQUESTS)
-    return conclude("order", claim, found, text, {"grants": starts}, shown=starts > 1, sample=sample)
+    return conclude("order", claim, found, text, {"grants": starts}, shown=starts > 1)
 
 
 def _overtaken(history: WorkHistory, name: str, granted: list[RequestRow]) -> Iterator[str]:
@@ -72,4 +71,4 @@ def _is_excused(history: WorkHistory, passed: RequestRow, row: RequestRow, limit
     if any(each.process in ("", row.process) and each.at < at and each.until > passed.sent for each in disturbances):
         return True
     least = limits.least(at - history.bounds.reservation, at)
-    return least is None or (history.weight_of(passed) or 0) > least
+    return least is None or history.weight(passed.execution) > least

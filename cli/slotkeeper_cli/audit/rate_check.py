@@ -7,11 +7,11 @@ from typing import Any
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.rate import Rate
-from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude, sample_of
+from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
 from slotkeeper_cli.audit.work_history import EXECUTIONS, WorkHistory, acts_of
 from slotkeeper_cli.formatting import count, duration, iso
 
-_CHANGES = ("process add", "process set-rate", "process repair", "stack restore")
+_CHANGES = ("process set-rate", "process repair", "stack restore")
 # Seconds from an audit line to its change at most (OperatorAct).
 _BEFORE_CHANGE = 60
 
@@ -42,9 +42,7 @@ def never_faster(history: WorkHistory) -> CheckResult:
             found.fails.append(f"{name}: {count(number, 'start')} {within}, its rate is {process.rate}")
     text = "; ".join(f"{name}: {count(of['starts'], 'start')} at {of['rate']}" for name, of in processes.items())
     shown = any(of["starts"] > 1 for of in processes.values())
-    return conclude(
-        "rate", claim, found, text, {"processes": processes}, shown=shown, sample=sample_of(history, EXECUTIONS)
-    )
+    return conclude("rate", claim, found, text, {"processes": processes}, shown=shown)
 
 
 def _too_fast(starts: list[float], rate: Rate, slack: float) -> tuple[int, float, float] | None:

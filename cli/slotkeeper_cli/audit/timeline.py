@@ -136,9 +136,9 @@ _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 
 def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     """The requests of a process in the period, by the times of their sending or start."""
-    default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
+    holders = held(history, history.by_process.get(name, []))
     known = {row.execution: (row, wait) for row, wait in waits(history, name)}
-    used = weighted_steps((span, history.weight_of(attempt.row) or default) for attempt, span in holders)
+    used = weighted_steps((span, history.weight(attempt.execution)) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
     instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
@@ -157,13 +157,13 @@ def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     for attempt, span in holders:
         if span[1] >= history.since and span[0] <= history.until:
             wait = known[attempt.execution][1] if attempt.execution in known else None
-            kind, weight = OUTCOMES.get(attempt.status, RUNNING), history.weight_of(attempt.row) or default
+            kind, weight = OUTCOMES.get(attempt.status, RUNNING), history.weight(attempt.execution)
             label = _label(attempt.row) if attempt.row else attempt.execution
             found.append(TimelineRow(label, kind, weight, wait, held=span))
     for execution in known.keys() - history.by_execution.keys():
         row, wait = known[execution]
         kind = WAITS if row.ended is None else OutcomeKind("tl-wait", row.state.lower().replace("_", " "), _CROSS)
-        found.append(TimelineRow(_label(row), kind, history.weight_of(row) or default, wait))
+        found.append(TimelineRow(_label(row), kind, history.weight(execution), wait))
     found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
     # Of the others only means are drawn.
     newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])

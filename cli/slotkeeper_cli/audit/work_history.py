@@ -33,11 +33,14 @@ GLUE_RUN = "Glue run"
 CHILD = "child execution"
 # The outcome of a message that must start an execution, with or without success.
 STARTED = "STARTED"
-# What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's table and log.
+# What can be missing in a history, as `UnreadSource.source`, next to the template's table and log.
 EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "RequestTable", "Glue runs", "child executions"
+# ListExecutions is eventually consistent (API Reference): in these seconds after its end an execution may be missing.
+_LISTED_WITHIN = 60.0
+UNKNOWN = 0  # the attempt of a row of which the index of the queue was read
 _CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
-_WITHOUT_LIMIT = ("process repair", "stack restore")
+_WITHOUT_LIMIT = ("process remove", "process repair", "stack restore")
 _RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
 
@@ -81,9 +84,16 @@ class Attempt:
         return label_of(self.row) if self.row else f"{self.execution} ({self.process})"
 
 
+def must_be_listed(row: RequestRow, until: float) -> bool:
+    """Whether Step Functions' lists certainly have the execution of a row at a time."""
+    has_one = row.state in ("STARTED", "SUCCEEDED", "FAILED")
+    return has_one and (row.ended or row.started or until) < until - _LISTED_WITHIN
+
+
 def label_of(row: RequestRow) -> str:
     """A request and its process as a text."""
-    return f"{row.request_id}, attempt {row.attempt} ({row.process})"
+    attempt = "" if row.attempt == UNKNOWN else f", attempt {row.attempt}"
+    return f"{row.request_id}{attempt} ({row.process})"
 
 
 @dataclass(frozen=True)
@@ -135,20 +145,12 @@ class Sending:
 
 
 @dataclass(frozen=True)
-class KeptMessage:
-    """A message of FailedRequestQueue or RequestDeadLetterQueue.
+class DeadLetter:
+    """A message of RequestDeadLetterQueue. `source`: the id of the message that the starter dead-lettered."""
 
-    Attributes:
-        execution: empty for a message that cannot be parsed.
-        source: the id of the message that the starter dead-lettered; empty if it is not known.
-    """
-
-    execution: str
-    queue: str
-    code: str = ""
-    reason: str = ""
-    source: str = ""
-    request_id: str = ""
+    source: str
+    code: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class WholeRun:
 
     Attributes:
         sendings: all messages.
-        kept: what is in the dead-letter queues.
+        dead_letters: what RequestDeadLetterQueue contains.
         queued: the approximate number of messages on RequestQueue.
         versions: by process: the versions of its item, in the order of the writes.
         disturbances: the faults that acted.
@@ -222,7 +224,7 @@ class WholeRun:
     """
 
     sendings: Sequence[Sending] = ()
-    kept: Sequence[KeptMessage] = ()
+    dead_letters: Sequence[DeadLetter] = ()
     queued: int = 0
     versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
     disturbances: Sequence[Disturbance] = ()
@@ -262,8 +264,7 @@ class WorkHistory:
         now: when the records were read.
         processes: the present items of SlotTable, without malformed ones.
         rows: of requests, those that had not ended at the begin of the period.
-        not_read: what could not be read. A check that needs it is not shown.
-        samples: for each source of which a sample was read, what was left out.
+        not_read: what could not be read, also a part of a list. A check that needs it is not shown.
         run: None unless the requests were sent by the reader's own run.
     """
 
@@ -276,7 +277,6 @@ class WorkHistory:
     rows: Sequence[RequestRow] = ()
     acts: Sequence[OperatorAct] = ()
     not_read: Sequence[UnreadSource] = ()
-    samples: Mapping[str, str] = field(default_factory=dict)
     bounds: AuditBounds = AuditBounds()
     run: WholeRun | None = None
 
@@ -285,17 +285,26 @@ class WorkHistory:
         return [f"{each.source}: {each.why}" for each in self.not_read if each.source in sources]
 
     def lacks_work(self) -> list[str]:
-        """The processes with executions that succeeded and whose work was not found, in sentences.
+        """The processes with executions whose work or row was not found, in sentences.
 
-        As after a change of the target, or in another account. A sample of the work is no such gap.
+        Work is not found after a change of the target, or in another account.
         """
-        if GLUE_RUNS in self.samples or CHILDREN in self.samples:
-            return []
         known = {each.execution for each in self.work}
         missing = Counter(
             each.process for each in self.attempts if each.status == "SUCCEEDED" and each.execution not in known
         )
-        return [f"{name}: the work of {count(number, 'execution')} was not found" for name, number in missing.items()]
+        rowless = Counter(each.process for each in self.without_row)
+        texts = [(missing, "the work of {} was not found"), (rowless, "the weight of {} is not known")]
+        return [
+            f"{name}: {text.format(count(number, 'execution'))}" for of, text in texts for name, number in of.items()
+        ]
+
+    @cached_property
+    def without_row(self) -> Sequence[Attempt]:
+        """The executions of the period that have no row."""
+        return [
+            each for each in self.attempts if each.row is None and (each.stopped is None or each.stopped >= self.since)
+        ]
 
     @cached_property
     def by_execution(self) -> Mapping[str, Attempt]:
@@ -336,9 +345,10 @@ class WorkHistory:
         """The weight of a process's request that states none; 1 if its item is not known."""
         return self.processes[name].default_weight if name in self.processes else 1
 
-    def weight_of(self, row: RequestRow | None) -> int | None:
-        """The weight of a request, in the unit of the limit; None if its row was not read."""
-        return (row.weight or self.default_weight(row.process)) if row else None
+    def weight(self, execution: str) -> int:
+        """The weight of a request, in the unit of the limit; 1, the least, if it has no row."""
+        row = self.row(execution)
+        return (row.weight or self.default_weight(row.process)) if row else 1
 
     def versions_of(self, name: str) -> Sequence[ItemVersion]:
         """The known versions of a process's item."""
@@ -444,6 +454,8 @@ def _paused_since(history: WorkHistory, name: str) -> float | None:
 
 
 def _before(act: OperatorAct) -> int | None:
+    if act.action == "process add":  # it adds none that exists
+        return 0
     return _whole(act.fields.get("before")) if act.action == "process set-limit" else None
 
 

@@ -21,6 +21,7 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
+from slotkeeper_cli.request_history import MAX_CALLS as MAX_PROCESS_CALLS
 from slotkeeper_cli.search import print_not_read
 
 # Step Functions service quotas, "Execution history retention time".
@@ -33,8 +34,9 @@ It checks executions, Glue runs, child executions, the rows of requests, the aud
 never more weight at work than the limit, no request lost, nothing that succeeded run again, slots of ended executions
 freed, order, and free slots. A check holds, fails, or is not shown, if its records could not be read.
 
-The command makes at most {MAX_CALLS:,} calls. It reads the newest 100,000 executions and 100,000 Glue runs, and 200 MB
-of rows; of more it reads a sample, and states it. It changes nothing. Exit code 5 if a check fails.
+The command makes at most {MAX_CALLS:,} calls, and {MAX_PROCESS_CALLS:,} for each process: a few for one with less than
+two thousand requests. It reads up to 200,000 executions, and as many Glue runs. If there are more, it states what it
+did not read, and shows no check that needs it. It changes nothing. Exit code 5 if a check fails.
 """
 
 
@@ -64,7 +66,6 @@ def show_audit(
         "until": iso(window.until),
         "checks": [each.as_dict() for each in results],
         "figures": figures(history),
-        "samples": dict(history.samples),
         "not_read": [each.as_dict() for each in history.not_read],
     }
     context.out.result(data, lambda console: _render(console, data, results, window))
@@ -91,8 +92,6 @@ def _render(console: Console, data: dict[str, Any], results: list[CheckResult], 
         console.print(" " * 22 + each.finding, style="dim")
         for example in each.examples:
             console.print(" " * 22 + f"- {example}")
-        if each.sample:
-            console.print(" " * 22 + f"a sample: {each.sample}", style="yellow")
     console.print()
     if data["figures"]:
         console.print(_figures_table(data["figures"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.explanation import StackFacts, explain_lease, explain_new, explain_request, lease_reasons
 from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.holders import holders_as_dicts, lease_text, weight_text
@@ -39,7 +40,6 @@ from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed,
 from slotkeeper_cli.search import print_not_read, read_dead_letters, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, message_counts, queue_attributes
-from slotkeeper_cli.target_checks import slot_seconds
 from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
@@ -112,7 +112,7 @@ class Explained:
         found = self._finder.find(self._given, processes, only)
         if only and not found and not processes:
             raise self._control.not_found(only)
-        facts = self._facts(processes, [one for one in found if one.last.state == "QUEUED"])
+        facts = self._facts(processes, {one.process for one in found if one.last.state == "QUEUED"})
         shown = [self._found(one, processes.get(one.process), facts) for one in found]
         leases = [lease for each in processes.values() for lease in self._leases(each, facts)]
         is_request = bool(found)
@@ -164,7 +164,7 @@ class Explained:
                 self._search.note_malformed(each)
         return chosen
 
-    def _facts(self, processes: Iterable[str], queued: list[Any]) -> StackFacts:
+    def _facts(self, processes: Iterable[str], queued: Collection[str]) -> StackFacts:
         """The facts of the stack; those that only queued requests need are read only for them."""
         if not queued:
             return StackFacts(self._now, processes=frozenset(processes))
@@ -173,7 +173,7 @@ class Explained:
         return StackFacts(
             now=self._now,
             doorbell=tuple(read_event_source(stack, search, "DispatchQueue", arn)),
-            slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
+            slot_seconds=slot_seconds(self._control.rows, queued, self._now),
             processes=frozenset(processes),
         )
 

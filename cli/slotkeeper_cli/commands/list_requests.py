@@ -18,6 +18,7 @@ from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import Listed, RequestRow
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import cut, duration, iso, one_line
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
@@ -27,7 +28,6 @@ from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.search import print_not_read
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.target_checks import slot_seconds
 
 
 class ListedState(StrEnum):
@@ -162,8 +162,7 @@ class Listing:
     def _queued(self, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
         for why in queue.malformed:
             self._search.note_unread("RequestTable", why)
-        nothing: dict[str, list[float]] = {}
-        times = self._search.try_read("recent executions", lambda: slot_seconds(self._stack), nothing)
+        times = slot_seconds(self._control.rows, [self._name], self._now)
         found = []
         for each in queue.requests[:limit]:
             expected = queue.expected(each, times.get(self._name, ()))

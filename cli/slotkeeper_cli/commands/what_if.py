@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
-from slotkeeper.slots.request_table import RETENTION_SECONDS
 from slotkeeper_cli.audit.history_reader import Window
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
@@ -21,7 +20,7 @@ from slotkeeper_cli.what_if import CannotReplay, ReplayResult, read_recording, r
 from slotkeeper_cli.what_if.recording import MAX_CALLS
 from slotkeeper_cli.what_if.replay import MIN_SAMPLES
 
-MAX_PERIOD = RETENTION_SECONDS
+MAX_PERIOD = 90 * 86400
 
 _ROWS = (  # the label, the figure, and how it is shown
     ("wait p50", "p50", "{:,.1f} s"),
@@ -42,8 +41,9 @@ It replays the arrivals and durations of a process by the rule that starts reque
 queue, utilization and cost as recorded and as replayed. The closer the column `check`, the replay at the recorded
 limit, is to the records, the better the replay.
 
-The rows of requests, which are kept for 90 days, have their arrivals, starts and ends. At least {MIN_SAMPLES} requests
-are needed that started and ended. The command makes at most {MAX_CALLS} calls, and changes nothing.
+The rows of requests have their arrivals, starts and ends, and are kept for the stack's RequestRetentionDays. At least
+{MIN_SAMPLES} requests are needed that started and ended. The command makes at most {MAX_CALLS:,} calls, a few for a
+process with less than two thousand requests, and changes nothing.
 """
 
 

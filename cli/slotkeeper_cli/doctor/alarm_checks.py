@@ -88,7 +88,7 @@ def status_event_key(facts: Facts) -> Iterator[Finding]:
     if key and not lets(facts.key_policy(key), EVENTBRIDGE, NEEDED, unconditionally=True):
         yield problem(
             f"the policy of key {key} does not let {EVENTBRIDGE} use it without a condition, so every status event is "
-            "dropped: the janitor alone frees the slots of workflows that were aborted or timed out, minutes later",
+            "dropped: the janitor alone answers callers, publishes ends and frees what aborted workflows held",
             f"allow {EVENTBRIDGE} {' and '.join(NEEDED)}* in the key's policy without a condition (docs/encryption.md)",
         )
 

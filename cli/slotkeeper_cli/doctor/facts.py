@@ -17,6 +17,7 @@ from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
@@ -74,13 +75,26 @@ class TableSettings:
         expires: a TTL.
         recoverable: point-in-time recovery.
         protected: deletion protection.
-        indexes: the names of its local secondary indexes.
+        indexes: the names of its secondary indexes.
     """
 
     expires: bool = False
     recoverable: bool = False
     protected: bool = False
     indexes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class UnpublishedEnds:
+    """The ends of a process that are not published.
+
+    Attributes:
+        number: as text; `more than N` if not all were counted.
+        oldest: the row that ended first, of those that were counted.
+    """
+
+    number: str
+    oldest: RequestRow
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,7 @@ def table_settings(client: Any, name: str) -> TableSettings:
         time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
         recovery == "ENABLED",
         table.get("DeletionProtectionEnabled", False),
-        frozenset(index["IndexName"] for index in table.get("LocalSecondaryIndexes", [])),
+        _indexes(table),
     )
 
 
@@ -130,8 +144,13 @@ def wanted_settings(properties: Mapping[str, Any]) -> TableSettings:
         _is_true(properties.get("TimeToLiveSpecification", {}).get("Enabled")),
         _is_true(properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
         _is_true(properties.get("DeletionProtectionEnabled")),
-        frozenset(index["IndexName"] for index in properties.get("LocalSecondaryIndexes", [])),
+        _indexes(properties),
     )
+
+
+def _indexes(table: Mapping[str, Any]) -> frozenset[str]:
+    kinds = ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
+    return frozenset(index["IndexName"] for kind in kinds for index in table.get(kind, []))
 
 
 def describe_alarms(stack: StackConnection, among: Iterable[StackResource]) -> list[dict[str, Any]]:
@@ -289,6 +308,21 @@ class Facts:
         return found
 
     @cached_property
+    def unpublished(self) -> list[UnpublishedEnds]:
+        """The ends that are not published, of each process that has some, also of a malformed one."""
+
+        def of(process: Process | MalformedProcess) -> UnpublishedEnds | None:
+            name = name_of(process)
+            listed = self._control.rows.unpublished(name)
+            # The index has the one that ended first at its end.
+            row = self._control.row_search.row(name, listed.rows[-1][0]) if listed.rows else None
+            number = f"more than {len(listed.rows):,}" if listed.is_cut else f"{len(listed.rows):,}"
+            return UnpublishedEnds(number, row) if row and row.is_unpublished else None
+
+        every: list[Process | MalformedProcess] = [*self.processes, *self.malformed]
+        return [each for each in in_parallel(of, every) if each]
+
+    @cached_property
     def unheld_runs(self) -> list[tuple[str, str, str]]:
         """Live Glue runs whose execution holds no slot, as (job, run, execution), of each job's newest 200 runs.
 
@@ -387,7 +421,8 @@ class Facts:
     @cached_property
     def mappings(self) -> dict[str, list[dict[str, Any]]]:
         """The event source mappings of each queue that a function receives, by the queue's logical id."""
-        queues = [queue for queue in ("RequestQueue", "DispatchQueue", "WorkQueue") if queue in self.queues]
+        consumed = ("RequestQueue", "DispatchQueue", "EndingQueue", "WorkQueue")
+        queues = [queue for queue in consumed if queue in self.queues]
         return {queue: event_source_mappings(self._stack, self.queues[queue]["QueueArn"]) for queue in queues}
 
     @cached_property

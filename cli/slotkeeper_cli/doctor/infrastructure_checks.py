@@ -32,8 +32,11 @@ class QueueConsumer:
 CONSUMERS = {
     "RequestQueue": QueueConsumer("StarterFunction", "RequestDeadLetterQueue", 20, 10),
     "DispatchQueue": QueueConsumer("StarterFunction", "", 0, 10),
+    "EndingQueue": QueueConsumer("EndingFunction", "", 0, 10),
     "WorkQueue": QueueConsumer("WorkerFunction", "WorkDeadLetterQueue", 1000, 1),
 }
+# What the janitor, which runs once a minute, does alone if a queue has no function.
+_ALONE = {"DispatchQueue": "starts what is queued", "EndingQueue": "answers callers and publishes ends"}
 _DEPLOY = "deploy the stack again"
 _VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
 _SPARE_CONCURRENCY = 2  # above WorkerConcurrency, so that Lambda does not throttle messages that it has received
@@ -105,7 +108,7 @@ def mappings(facts: Facts) -> Iterator[Finding]:
 
 def _mapping(queue: str, consumer: QueueConsumer, one: dict[str, Any]) -> Iterator[Finding]:
     if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
-        alone = ", so the janitor alone starts what is queued, once a minute" if queue == "DispatchQueue" else ""
+        alone = f", so the janitor alone {_ALONE[queue]}, once a minute" if queue in _ALONE else ""
         saw = f"the event source mapping of {queue} is {one.get('State')}: {consumer.function} receives no messages"
         yield problem(
             saw + alone,
@@ -125,7 +128,7 @@ def _mapping(queue: str, consumer: QueueConsumer, one: dict[str, Any]) -> Iterat
 
 def starter_concurrency(facts: Facts) -> Iterator[Finding]:
     wanted = int(facts.parameters["StarterConcurrency"])
-    for queue in ("RequestQueue", "DispatchQueue"):
+    for queue in ("RequestQueue", "DispatchQueue", "EndingQueue"):
         for one in facts.mappings[queue]:
             most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
             if most != wanted:
@@ -193,7 +196,7 @@ def tables(facts: Facts) -> Iterator[Finding]:
             yield warn(f"deletion protection of {name} is disabled", enable)
         if missing := sorted(wanted.indexes - has.indexes):
             yield problem(
-                f"{name} has no index {', '.join(missing)}, so the starter cannot read its queue",
+                f"{name} has no index {', '.join(missing)}: what reads it fails",
                 "a local index exists from the creation of a table on: create the table again (docs/runbooks.md)",
             )
 
@@ -219,7 +222,7 @@ CHECKS = (
     HealthCheck("visibility", "visibility timeouts are at least six times the function's timeout", visibility),
     HealthCheck("redrive", "queues have their dead-letter queues, and its number of receives", redrive),
     HealthCheck("event-sources", "functions receive the messages of their queues, and report failed items", mappings),
-    HealthCheck("starter-concurrency", "the starter's concurrency is as in the parameters", starter_concurrency),
+    HealthCheck("starter-concurrency", "the concurrency of starts and ends is as deployed", starter_concurrency),
     HealthCheck("worker-concurrency", "the worker's concurrency is as in the parameters", worker_concurrency, "worker"),
     HealthCheck("functions", "no function has a reserved concurrency of 0", stopped_functions),
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),

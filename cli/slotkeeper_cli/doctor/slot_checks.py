@@ -23,6 +23,7 @@ _JANITOR_SECONDS = 600
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
 _LATE_RING_SECONDS = 60
+_LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function of endings could not
 _NAMED = 5
 
 
@@ -212,6 +213,17 @@ def stranded(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def unpublished(facts: Facts) -> Iterator[Finding]:
+    for one in facts.unpublished:
+        row, age = one.oldest, facts.now - (one.oldest.ended or facts.now)
+        if age > _LATE_END_SECONDS:
+            yield problem(
+                f"process {row.process}: {one.number} ended and not published, {row.request_id} ({row.state}) for "
+                f"{duration(age)}: callers may still wait for their answers",
+                "see the logs of the function of endings and of the janitor, and the check event-sources",
+            )
+
+
 def _label(request: QueuedRequest, queue: ProcessQueue) -> str:
     return label(request.as_dict(queue.now))
 
@@ -232,4 +244,5 @@ CHECKS = (
     _of_processes("blocked", "no queued request has a weight above the limit", blocked),
     _of_processes("deadlines", "each queued request can start before its start_before", deadlines),
     _of_processes("started", "each started request has a running execution, or a slot", stranded),
+    HealthCheck("published", "the end of each request is published", unpublished),
 )

@@ -1,10 +1,10 @@
-"""The pages of what is out of order: dead letters, retries and breakers, the token, alarms."""
+"""The pages of what is out of order: failures, dead letters, retries and breakers, the token, alarms."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,12 +13,22 @@ from nicegui import ui
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper_cli.doctor.facts import first_step
+from slotkeeper_cli.failures import FailureGroup
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, request_address, set_rows
 from slotkeeper_cli.web.reading import MAX_DEAD_LETTERS, StackReader, alarms_ringing
 
+_FAILURES = {
+    "process": "Process",
+    "code": "Code",
+    "reason": "Reason",
+    "requests": ">Requests",
+    "first": "First",
+    "last": "Last",
+    "newest": "The newest one",
+}
 _DEAD_LETTERS = {
     "request": "Request",
     "process": "Process",
@@ -42,31 +52,7 @@ _ALARMS = {"alarm": "Alarm", "state": "State", "since": "Since", "reason": "Reas
 def declare(reader: StackReader, actions: Actions) -> None:
     """Declare the pages."""
 
-    @ui.page("/failures")
-    def failures() -> None:
-        with Frame(reader, "Failures", actions.writes) as frame:
-            ui.label(
-                f"The newest {MAX_DEAD_LETTERS:,} messages of each dead-letter queue. Reading hides them from other "
-                "commands for a moment, so this page reads them only when you open it or ask."
-            )
-            summary = Texts()
-            table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
-            table.props('selection="single"')
-
-            def command(action: str) -> NextStep:
-                (row,) = table.selected
-                return next_step(action, row["queue"], id=row["message_id"])
-
-            with ui.row():
-                for name, action, icon in (("Redrive", "dlq redrive", "replay"), ("Discard", "dlq discard", "delete")):
-                    button = actions.button(name, partial(command, action), icon)
-                    button.bind_enabled_from(table, "selected", backward=bool)
-
-        def show(queues: list[dict[str, Any]]) -> None:
-            summary.show(_summary(queues))
-            set_rows(table, [_message_row(each["queue"], one) for each in queues for one in each["messages"]])
-
-        frame.follow(reader.dead_letters, show, every=None)
+    _declare_failures(reader, actions)
 
     @ui.page("/retries")
     def retries() -> None:
@@ -111,6 +97,73 @@ def declare(reader: StackReader, actions: Actions) -> None:
             set_rows(table, [_alarm_row(each) for each in (*ringing, *others)])
 
         frame.follow(reader.overview, show)
+
+
+def _declare_failures(reader: StackReader, actions: Actions) -> None:
+    @ui.page("/failures")
+    def failures() -> None:
+        with Frame(reader, "Failures", actions.writes) as frame:
+            ui.label(
+                "The requests that failed, were rejected or too late, without those that were redriven or discarded. "
+                "Equal failures are one line."
+            )
+            texts = Texts()
+            table = data_table("Failures", _FAILURES, "group", link="newest")
+            with _buttons(actions, table, lambda verb, row: next_step(f"failed {verb}", row["group"])):
+                look = actions.look("Show requests", lambda: next_step("failed show", table.selected[0]["group"]))
+                look.bind_enabled_from(table, "selected", backward=bool)
+            ui.link("Dead-letter messages: what is no request, and what the worker gave up", "dead-letters")
+
+        def show(read: tuple[list[FailureGroup], list[str]]) -> None:
+            groups, not_read = read
+            number = sum(len(each.rows) for each in groups)
+            texts.show([count(number, "failure"), *(f"Not read: {each}" for each in not_read)])
+            set_rows(table, [_failure_row(each) for each in groups])
+
+        frame.follow(reader.failures, show)
+
+    @ui.page("/dead-letters")
+    def dead_letters() -> None:
+        with Frame(reader, "Dead letters", actions.writes) as frame:
+            ui.label(
+                f"The newest {MAX_DEAD_LETTERS:,} messages of each dead-letter queue. Reading hides them from other "
+                "commands for a moment, so this page reads them only when you open it or ask."
+            )
+            summary = Texts()
+            table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
+            _buttons(actions, table, lambda verb, row: next_step(f"dlq {verb}", row["queue"], id=row["message_id"]))
+
+        def show(queues: list[dict[str, Any]]) -> None:
+            summary.show(_summary(queues))
+            set_rows(table, [_message_row(each["queue"], one) for each in queues for one in each["messages"]])
+
+        frame.follow(reader.dead_letters, show, every=None)
+
+
+def _buttons(actions: Actions, table: ui.table, step: Callable[[str, Any], NextStep]) -> ui.row:
+    """Buttons that redrive or discard the selected row of a table: `step` returns the command of a verb and a row."""
+    table.props('selection="single"')
+
+    def command(verb: str) -> NextStep:
+        (row,) = table.selected
+        return step(verb, row)
+
+    with ui.row() as row:
+        for name, icon in (("Redrive", "replay"), ("Discard", "delete")):
+            button = actions.button(name, partial(command, name.lower()), icon)
+            button.bind_enabled_from(table, "selected", backward=bool)
+    return row
+
+
+def _failure_row(group: FailureGroup) -> dict[str, Any]:
+    newest, shown = group.rows[0], group.as_dict()
+    return {
+        **shown,
+        "first": local_time(seconds(shown["first"])),
+        "last": local_time(seconds(shown["last"])),
+        "newest": newest.request_id,
+        "href": request_address(newest.request_id, newest.process),
+    }
 
 
 def _summary(queues: list[dict[str, Any]]) -> Iterator[str]:

@@ -10,6 +10,8 @@ The calls of a refresh depend on what exists now, never on the length of the his
     retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
     token        one GetItem
 
+    failures     a call per MB of the index of failures
+
 Dead letters and the audit are read only when an operator asks for them: reading a dead-letter queue hides its messages
 from others, and an audit makes many calls.
 """
@@ -34,6 +36,7 @@ from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
+from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
 from slotkeeper_cli.search import Search
@@ -196,6 +199,15 @@ class StackReader:
         return self._reading(
             ("request", request_id, process), lambda: Explained(self.stack, request_id).collect(process), 3 * REFRESH
         )
+
+    def failures(self) -> Snapshot[tuple[list[FailureGroup], list[str]]]:
+        """The failures as `slotkeeper failed list` groups them, and what could not be read."""
+
+        def read() -> tuple[list[FailureGroup], list[str]]:
+            failures = Failures(self._control, Filters(0.0, time.time() + 86400))
+            return grouped(failures.read()), [each.text for each in failures.search.not_read]
+
+        return self._reading(("failures",), read, 3 * REFRESH)
 
     def dead_letters(self) -> Snapshot[list[dict[str, Any]]]:
         """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each, and what could not be read."""

@@ -10,14 +10,15 @@ from functools import cached_property
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.audit.history_reader import MAX_READ_PAGES, OnRead, Window, read_requests
+from slotkeeper_cli.audit.history_reader import OnRead, Window, read_requests
 from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, acts_of, limit_steps
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.request_history import MAX_CALLS as MAX_ROW_CALLS
 from slotkeeper_cli.stack_connection import StackConnection
 
 # The stack's description, and a page of the slot table.
-MAX_CALLS = MAX_READ_PAGES[REQUESTS] + MAX_AUDIT_PAGES + 2
+MAX_CALLS = MAX_ROW_CALLS + MAX_AUDIT_PAGES + 2
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,7 @@ def read_recording(
         CommandFailed: records without which a replay would be wrong could not be read.
     """
     history = read_requests(stack, window, process, on_read)
-    cut = [f"{each}: a replay needs all" for each in history.samples.values()]
-    if lacking := [*history.lacks(REQUESTS, "SlotTable"), *cut]:
+    if lacking := history.lacks(REQUESTS, "SlotTable"):
         raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
     return recording_of(history, process)
 

@@ -177,7 +177,9 @@ class RequestRows:
         options = {"FilterExpression": " AND ".join(filters)} if filters else {}
         return _read_all(self._pages(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options))
 
-    def history(self, process: str, since: float, until: float, max_pages: int = MAX_PAGES) -> Listed[RequestRow]:
+    def history(
+        self, process: str, since: float, until: float, max_pages: int = MAX_PAGES, *, newest_first: bool = False
+    ) -> Listed[RequestRow]:
         """The requests of a process that have ended in a time, in the order of their ends, without cause and body.
 
         Args:
@@ -185,7 +187,7 @@ class RequestRows:
         """
         values: Item = {":since": number(since), ":until": number(until)}
         condition = "process_name = :process AND ended BETWEEN :since AND :until"
-        options = {"IndexName": "ended", "KeyConditionExpression": condition}
+        options = {"IndexName": "ended", "KeyConditionExpression": condition, "ScanIndexForward": not newest_first}
         return _read_all(self._pages(process, values, {}, max_pages, **options))
 
     def failures(
