@@ -43,11 +43,6 @@ def kill_before(client: Any, operation: str) -> None:
     _hook(client, "before-call", operation, Killed(), 1)
 
 
-def kill_after(client: Any, operation: str) -> None:
-    """Kill the caller just after the call took effect."""
-    _hook(client, "after-call", operation, Killed(), 1)
-
-
 def before_write(client: Any, *acts: Callable[[dict[str, Any]], Any], operation: str = "UpdateItem") -> None:
     """Call the first act, with the parameters of the call, just before the next UpdateItem; then the second, and so on.
 

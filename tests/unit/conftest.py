@@ -104,7 +104,6 @@ class Account:
     sns: Any
     slot_table: str
     request_table: str
-    queue_url: str
     dead_letter_url: str
     dispatch_url: str
     ending_url: str
@@ -393,7 +392,6 @@ def _resources() -> dict[str, str]:
     return {
         "slot_table": "slots",
         "request_table": "requests",
-        "queue_url": sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
         "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
         "dispatch_url": sqs.create_queue(QueueName="dispatch")["QueueUrl"],
         "ending_url": sqs.create_queue(QueueName="endings")["QueueUrl"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.janitor import SETTLE_SECONDS
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import execution_name
-from tests.support.boundary import refuse
+from tests.support.boundary import before_write, refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 
@@ -93,6 +94,22 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 1
     aborted.account.run_at(LATER + 3 * CHECK_GAP)
     assert aborted.account.item().slots_in_use == 0
+
+
+@pytest.mark.parametrize("at", range(1, 5), ids=["record", "free", "mark", "after it"])
+def test_two_runs_at_the_same_time_settle_free_and_publish_as_one(at: int, aborted: JanitorScene) -> None:
+    """The second run takes place before a write of the first. Each step is conditional."""
+    account = aborted.account
+    account.queue("next")
+    account.run_at(LATER)
+    second = replace(account.janitor)
+    waits = [lambda _: None] * (at - 1)
+    before_write(account.dynamodb, *waits, lambda _: second.run())
+    account.run_at(LATER + CHECK_GAP)
+    assert account.row(aborted.execution).code == "ABORTED"
+    assert {event["deduplication_id"] for event in account.bus.published} == {f"{aborted.execution}/FAILED"}
+    assert (account.item().slots_in_use, account.item().has_drifted) == (len(account.item().holders), False)
+    assert account.rows.unpublished("p").rows == []
 
 
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
