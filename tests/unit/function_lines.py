@@ -1,4 +1,4 @@
-"""What a function has written: its log lines and its metrics."""
+"""Log lines and metrics of a function."""
 
 from __future__ import annotations
 

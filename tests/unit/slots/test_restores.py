@@ -43,7 +43,7 @@ def _ended(scene: JanitorScene, status: str, error: str = "", cause: str = "") -
 
 
 def _run(account: Account, since: float = LATER) -> None:
-    """What the janitor does in ten minutes."""
+    """Let the janitor run for ten minutes."""
     for minute in range(10):
         account.run_at(since + minute * 60)
 

@@ -170,8 +170,8 @@ def steps_made(scene: QueueScene) -> list[str]:
 def test_after_a_step_that_fails_it_and_the_later_ones_wait_for_the_next_time(
     step: str, metric: list[str], code: str, scene: QueueScene
 ) -> None:
-    """Also after a denied one: what an operator has not permitted yet is not lost. What was done before is noted, so
-    that a receiver that is gone for days does not repeat it each minute.
+    """Also after a denied one, which an operator may permit later. The steps that are done are noted, so that they are
+    not repeated each minute while a receiver is gone.
     """
     end(scene, "FAILED")
     refuse({"SendTaskFailure": scene.stepfunctions, "PutEvents": scene.events}.get(step, scene.sns), step, code, 2)
