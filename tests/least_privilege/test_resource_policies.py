@@ -59,28 +59,17 @@ def _attached(policy: dict[str, Any]) -> list[str]:
     return policy.get("Queues") or policy.get("Topics") or [policy["Bucket"]]
 
 
-@pytest.mark.parametrize("kind", [policy for policy, _ in GUARDED.values()])
-def test_only_sending_services_of_this_account_are_allowed(kind: str) -> None:
+def test_exactly_the_services_that_send_to_a_queue_or_topic_are_allowed_and_only_of_this_account() -> None:
     made = stack(ALL)
-    for statement in _statements(made, kind):
+    allowed: dict[str, set[str]] = {}
+    for statement in (each for policy, _ in GUARDED.values() for each in _statements(made, policy)):
         if statement["Effect"] == "Allow":
-            (service,) = statement["Principal"].values()
             assert list(statement["Principal"]) == ["Service"]
             assert statement["Condition"]["StringEquals"]["aws:SourceAccount"] == ACCOUNT
             for resource in listed(statement["Resource"]):
-                assert service in _senders(made, resource), f"{service} sends nothing to {resource}"
-
-
-def test_every_service_that_sends_to_a_topic_is_allowed() -> None:
-    made = stack(ALL)
-    for name in made.of_type("AWS::SNS::Topic"):
-        let_in = {
-            service
-            for statement in _statements(made, "AWS::SNS::TopicPolicy")
-            if statement["Effect"] == "Allow" and made.arn(name) in listed(statement["Resource"])
-            for service in statement["Principal"].values()
-        }
-        assert let_in == _senders(made, made.arn(name))
+                allowed.setdefault(resource, set()).add(statement["Principal"]["Service"])
+    receivers = map(made.arn, [*made.of_type("AWS::SQS::Queue"), *made.of_type("AWS::SNS::Topic")])
+    assert allowed == {arn: senders for arn in receivers if (senders := _senders(made, arn))}
 
 
 def _senders(made: Stack, arn: str) -> set[str]:
