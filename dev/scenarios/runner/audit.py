@@ -18,14 +18,12 @@ from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, KeptMessage, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import AuditBounds, DeadLetter, ItemVersion, WholeRun, WorkHistory
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
 
 from .checks import check_none
-
-_KEPT_IN = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
 
 
 class Journal:
@@ -72,18 +70,11 @@ def read(aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | No
     window = Window(min(each.at for each in run.sendings), time.time())
     also = {process_of_execution(each.execution) for each in run.sendings}
     history = read_history(stack, window, process, also=also)
-    kept = [
-        KeptMessage(
-            each.shown_execution or "",
-            each.queue.full_name,
-            each.code,
-            each.reason,
-            each.attributes.get("source_message_id", ""),
-            each.request_id,
-        )
-        for each in read_dead_letters(stack, Search(), _KEPT_IN)
+    dead_letters = [
+        DeadLetter(each.attributes.get("source_message_id", ""), each.code, each.reason)
+        for each in read_dead_letters(stack, Search(), [DeadLetterQueueName.REQUEST])
     ]
-    known = replace(run, kept=kept, queued=received_or_visible(stack, "RequestQueue"))
+    known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
     return replace(history, run=known, bounds=bounds)
 
 

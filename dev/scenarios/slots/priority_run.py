@@ -18,6 +18,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
 from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving, RequestTable
@@ -123,6 +124,7 @@ class Director:
             aws.outputs["RequestTableName"],
         )
         self._doorbell = Doorbell(self._sqs, aws.outputs["DispatchQueueUrl"])
+        self._endings = EndingQueue(self._sqs, aws.outputs["EndingQueueUrl"])
         self._operations = Operations(Processes(dynamodb, slots), self._doorbell)
         self._rows, self._table = RequestRows(dynamodb, requests), RequestTable(dynamodb, requests, slots)
         self._course = self._steps()
@@ -157,7 +159,8 @@ class Director:
         # All slots may have been released since the last read.
         leaving = Leaving(name, "CANCELLED", "Cancelled", f"by {OPERATOR}")
         self.cancel_was_late = not self._table.leave(PROCESS, [leaving], time.time())
-        self._doorbell.ring(Bell(PROCESS, ended=(name,)))
+        self._endings.publish(PROCESS, [name])
+        self._doorbell.ring(Bell(PROCESS))
         self._send_when_full(self.mix.blocked)
         self._await_queued(_execution(self.mix.blocked))
         yield total // 2 + OTHERS

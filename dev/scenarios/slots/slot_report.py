@@ -31,7 +31,6 @@ from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
-from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.figures import figures, held
@@ -99,11 +98,7 @@ def build(
 
 def _listed(history: WorkHistory, states: Sequence[State]) -> list[dict[str, str]]:
     return [
-        {
-            "request": each.request_id,
-            "code": each.code or each.error,
-            "reason": each.reason or failure_reason(each.cause),
-        }
+        {"request": each.request_id, "code": each.code, "reason": each.reason}
         for each in history.rows
         if each.state in states
     ]

@@ -29,7 +29,7 @@ UNDONE_AFTER = (3.0, 9.0)  # seconds of a changed limit, a pause, and lost event
 # Seconds without a change, after which the checks report the remainder.
 STALLED_AFTER = 180.0
 
-ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "RecordOutcome", "KeepRequest", "ReleaseSlot", "Ring", "NotifyFailure")
+ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "RecordOutcome", "ReleaseSlot", "Ring")
 _DYNAMODB = (
     "refuse DynamoDB.ProvisionedThroughputExceededException",
     "lose_answer DynamoDB.InternalServerErrorException",
@@ -50,10 +50,8 @@ RULES: dict[str, dict[str, Sequence[str]]] = {
         ),
         "FindGlueRun": _GLUE[:1],
         "RecordOutcome": (*_DYNAMODB, "late"),
-        "KeepRequest": _SQS,
         "ReleaseSlot": (*_DYNAMODB, "late"),
         "Ring": _SQS,
-        "NotifyFailure": ("refuse SNS.ThrottledException",),
     },
     "fault in StartExecution": {
         "StartExecution": (

@@ -152,13 +152,12 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     restarts = RESTARTED if parameters.minutes >= SHORT else RESTARTED[1:]
     idle = [each for process in records.limits for each in idle_times(history, process)]
     calm = [each.seconds for each in idle if each.began >= records.calm_from and each.taken_by]
-    kept = history.run.kept if history.run else ()
     figures = {
         "requests": sum(not sent.bad for sent in records.sent),
         "bad_messages": sum(bool(sent.bad) for sent in records.sent),
         "executions": dict(Counter(each.status for each in history.attempts).most_common()),
         "states": dict(Counter(each.state for each in history.rows).most_common()),
-        "dead_lettered": sum(each.queue == "RequestDeadLetterQueue" for each in kept),
+        "dead_lettered": len(history.run.dead_letters) if history.run else 0,
         "glue_runs": {"started": len(history.work), "SUCCEEDED": sum(each.succeeded for each in history.work)},
         "faults": dict(Counter(mark.kind for mark in records.faults)),
         "janitor_runs": {"started": len(records.janitor_runs), "complete": sum(r.ok for r in records.janitor_runs)},

@@ -21,6 +21,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
 from dev.scenarios.runner.audit import Journal
 from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving, RequestTable
@@ -77,6 +78,7 @@ class SoakStack:
         )
         self.queue_url, table = outputs["RequestQueueUrl"], outputs["SlotTableName"]
         self.processes, self.doorbell = Processes(self.dynamodb, table), Doorbell(self.sqs, outputs["DispatchQueueUrl"])
+        self._endings = EndingQueue(self.sqs, outputs["EndingQueueUrl"])
         self.operations = Operations(self.processes, self.doorbell)
         self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
         self._requests = RequestTable(self.dynamodb, outputs["RequestTableName"], table)
@@ -125,7 +127,8 @@ class SoakStack:
         name = execution_name(process, request_id, 1)
         leaving = Leaving(name, "CANCELLED", "Cancelled", "by make soak")
         is_cancelled = bool(self._requests.leave(process, [leaving], time.time()))
-        self.doorbell.ring(Bell(process, ended=(name,)))
+        self._endings.publish(process, [name])
+        self.doorbell.ring(Bell(process))
         return is_cancelled
 
     # ----------------------------------------------------------------------------------------------------- executions
