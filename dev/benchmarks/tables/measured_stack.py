@@ -7,33 +7,37 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
+from samtranslator.yaml_helper import yaml_parse
+
+from dev.emulator.environment import ROOT
 from slotkeeper.aws.dynamodb import Item, Table, number
+from slotkeeper.events import CompletionEvents
 from slotkeeper.slots import protocol
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.dispatch import Report, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.endings import Endings, Retention
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import accept
+from slotkeeper.slots.notices import FailureNotices
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.request import Request, execution_name
+from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.starts import ReservationStarter, Starts
 
 PROCESS, TARGET = "sample", "sample"
-# As in the template, RequestTable: index -> its sort key's type, and the other attributes that it contains.
-INDEXES = {
-    "place": ("S", ["weight", "start_before", "skips", "request_id"]),
-    "deadline": ("N", ["place", "weight", "start_before", "skips"]),
-    "open": ("N", ["state", "request_id"]),
-}
+_OF_A_TABLE = ("AttributeDefinitions", "KeySchema", "LocalSecondaryIndexes", "GlobalSecondaryIndexes")
 _READS = {"GetItem", "Query", "BatchGetItem"}
 
 
@@ -56,22 +60,46 @@ class MeasuredStack:
     def __init__(self, dynamodb: Any, name: str, limit: int) -> None:
         self.dynamodb, self.slots, self.rows = dynamodb, f"{name}-slots", f"{name}-rows"
         self.used = Used()
-        _create(dynamodb, self.slots, "process_name")
-        _create(dynamodb, self.rows, "process_name", "execution")
+        _create(dynamodb, self.slots, "SlotTable")
+        _create(dynamodb, self.rows, "RequestTable")
         Processes(dynamodb, self.slots).create(PROCESS, limit, TARGET)
         self._item = Table(dynamodb, self.slots, "process_name")
         self.grants = Grants(dynamodb, self.slots)
         self.requests = RequestTable(dynamodb, self.rows, self.slots)
         self.read_side = RequestRows(dynamodb, self.rows)
-        starts, sqs = Starts(self._counting("StartExecution"), "arn"), self._counting("SendMessage")
+        self.outcomes = Outcomes(dynamodb, self.rows)
+        aws = self._aws()
+        starts = Starts(aws, "arn")
         starter = ReservationStarter(starts, self.grants, self.requests, time.time)
-        self.tools = Tools(self.grants, self.requests, starter, Doorbell(sqs, "url"))
+        self.tools = Tools(self.grants, self.requests, starter, Doorbell(aws, "url"))
+        self.endings = Endings(
+            dynamodb,
+            self.rows,
+            Callers(aws),
+            RequestEvents(CompletionEvents(aws, "default", "sample", on_unsent=_fail), self.rows, "dead"),
+            FailureNotices(aws, "arn"),
+            Retention(86400, 86400),
+            "arn:{}".format,
+            time.time,
+        )
 
-    def _counting(self, call: str) -> Any:
-        def count(**_: object) -> None:
-            self.used.calls[call] += 1
+    def _aws(self) -> Any:
+        """A client of every other service, which counts its calls."""
 
-        return Mock(start_execution=count, send_message=count)
+        def call(name: str) -> Callable[..., dict[str, int]]:
+            def count(**_: object) -> dict[str, int]:
+                self.used.calls[name] += 1
+                return {"FailedEntryCount": 0}
+
+            return count
+
+        return Mock(
+            start_execution=call("StartExecution"),
+            send_message=call("SendMessage"),
+            send_task_failure=call("SendTaskFailure"),
+            put_events=call("PutEvents"),
+            publish=call("Publish"),
+        )
 
     @contextmanager
     def measured(self) -> Iterator[Used]:
@@ -98,9 +126,9 @@ class MeasuredStack:
 
     # ------------------------------------------------------------------------------------------ the steps of a request
 
-    def accept(self, number_of: int, body_bytes: int) -> str:
-        """Add a request's row; its execution. `body_bytes`: of its arguments."""
-        request = Request(PROCESS, {"--data": "x" * body_bytes}, f"r{number_of}")
+    def accept(self, number_of: int, body_bytes: int, caller: str = "") -> str:
+        """Add a request's row; its execution. `body_bytes`: of its arguments. `caller`: the token of one that waits."""
+        request = Request(PROCESS, {"--data": "x" * body_bytes}, f"r{number_of}", task_token=caller)
         accept(self.requests, request, f"m{number_of}", time.time(), str(number_of), time.time())
         return request.execution_name
 
@@ -124,7 +152,13 @@ class MeasuredStack:
         self._item.update(PROCESS, protocol.CONFIRM_UPDATE, protocol.CONFIRM_CONDITION, values, names)
 
     def record(self, name: str) -> None:
-        self.requests.record(PROCESS, name, "SUCCEEDED", time.time())
+        self.outcomes.succeeded(PROCESS, name, time.time())
+
+    def fail(self, name: str) -> None:
+        self.outcomes.failed(PROCESS, name, time.time(), "States.TaskFailed", "it was stopped")
+
+    def publish(self, name: str) -> None:
+        self.endings.publish(PROCESS, [name])
 
     def release(self, name: str) -> None:
         update, condition = protocol.RELEASE_UPDATE, protocol.RELEASE_CONDITION
@@ -155,28 +189,16 @@ class MeasuredStack:
         return names
 
 
+def _fail(reason: str) -> None:
+    raise LookupError(reason)
+
+
 def _ask(params: dict[str, Any], **_: Any) -> None:
     params["ReturnConsumedCapacity"] = "TOTAL"
 
 
-def _create(dynamodb: Any, name: str, key: str, sort_key: str = "") -> None:
-    schema = [{"AttributeName": key, "KeyType": "HASH"}]
-    types = {key: "S"} | ({sort_key: "S"} | {index: kind for index, (kind, _) in INDEXES.items()} if sort_key else {})
-    local = [
-        {
-            "IndexName": index,
-            "KeySchema": [*schema, {"AttributeName": index, "KeyType": "RANGE"}],
-            "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": included},
-        }
-        for index, (_, included) in INDEXES.items()
-    ]
-    sorted_by = {
-        "KeySchema": [*schema, {"AttributeName": sort_key, "KeyType": "RANGE"}],
-        "LocalSecondaryIndexes": local,
-    }
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": kind} for each, kind in types.items()],
-        **(sorted_by if sort_key else {"KeySchema": schema}),
-    )
+def _create(dynamodb: Any, name: str, resource: str) -> None:
+    """Create a table of the template under another name."""
+    properties = yaml_parse((ROOT / "template.yaml").read_text())["Resources"][resource]["Properties"]
+    kinds = {kind: properties[kind] for kind in _OF_A_TABLE if kind in properties}
+    dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **kinds)

@@ -117,7 +117,9 @@ def _requests(stack: MeasuredStack) -> dict[str, Used]:
         stack.release(first)
     with stack.measured() as parts["its ring, an empty queue"]:
         stack.dispatch()
-    running = stack.accept(2, 1024)
+    with stack.measured() as parts["the publication of its end"]:
+        stack.publish(first)
+    running = stack.accept(2, 1024, caller="token")
     stack.dispatch()
     with stack.measured() as parts["full, until it is queued"]:
         stack.accept(3, 1024)
@@ -126,6 +128,9 @@ def _requests(stack: MeasuredStack) -> dict[str, Used]:
     stack.release(running)
     with stack.measured() as parts["the ring that starts it, one behind it"]:
         stack.dispatch()
+    stack.fail(running)
+    with stack.measured() as parts["the publication of a failure with a caller"]:
+        stack.publish(running)
     return parts
 
 
