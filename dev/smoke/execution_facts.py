@@ -224,23 +224,13 @@ END_FACTS = (
 # ---------------------------------------------------------------------------------------------- callers ("callers")
 
 
+_TOKEN = {"task_token": "{% $states.context.Task.Token %}"}
 _ANSWER = {
     "Type": "Task",
     "Resource": "arn:aws:states:::aws-sdk:sfn:sendTaskSuccess",
     "Arguments": {"TaskToken": "{% $task_token %}", "Output": "{}"},
     "TimeoutSeconds": 10,
 }
-
-
-def _asking(url: str) -> dict[str, Any]:
-    ask = {
-        "Type": "Task",
-        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
-        "Arguments": {"QueueUrl": url, "MessageBody": {"task_token": "{% $states.context.Task.Token %}"}},
-        "TimeoutSeconds": 300,
-        "End": True,
-    }
-    return {"StartAt": "Ask", "States": {"Ask": ask}}
 
 
 def _caller_role(context: CheckContext) -> str:
@@ -262,6 +252,10 @@ def _caller_queue(context: CheckContext) -> str:
     return own.queue(context, "asked")
 
 
+def _asking(context: CheckContext) -> dict[str, Any]:
+    return own.asking(context.once(_caller_queue), _TOKEN)
+
+
 def _token(context: CheckContext, suffix: str, definition: dict[str, Any]) -> tuple[str, str]:
     """Start a machine that asks for an answer; its execution's ARN and the token that it sent."""
     machine = own.machine(context, suffix, {"QueryLanguage": "JSONata"} | definition, context.once(_caller_role))
@@ -273,7 +267,7 @@ def _token(context: CheckContext, suffix: str, definition: dict[str, Any]) -> tu
 
 
 def _caller(context: CheckContext) -> tuple[str, str]:
-    return _token(context, "caller", _asking(context.once(_caller_queue)))
+    return _token(context, "caller", _asking(context))
 
 
 def _answered(context: CheckContext, suffix: str, caller: tuple[str, str]) -> dict[str, Any]:
@@ -289,7 +283,7 @@ def _answered(context: CheckContext, suffix: str, caller: tuple[str, str]) -> di
 def _distributed(context: CheckContext) -> dict[str, Any]:
     """A caller inside a Distributed Map: its token is answered under the permission for the Map's own state machine."""
     distributed = {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}}
-    processor = distributed | _asking(context.once(_caller_queue))
+    processor = distributed | _asking(context)
     each = {"Type": "Map", "Label": "Each", "Items": [1], "ItemProcessor": processor, "End": True}
     caller = _token(context, "distributed", {"StartAt": "Each", "States": {"Each": each}})
     return _answered(context, "distributed", caller)
@@ -322,7 +316,7 @@ CALLER_FACTS = (
         "Which error does the task return when the policy does not name the caller's state machine?",
         "it contains AccessDenied",
         _ARNS + "be removed, since it restricts nothing",
-        lambda context: _answered(context, "other", _token(context, "other", _asking(context.once(_caller_queue)))),
+        lambda context: _answered(context, "other", _token(context, "other", _asking(context))),
         lambda answer: "AccessDenied" in json.dumps(answer["Answer"]),
         not_here="the embedded AWS enforces no IAM policy",
     ),

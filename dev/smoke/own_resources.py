@@ -38,6 +38,18 @@ def chain(
     return {"QueryLanguage": "JSONata", "StartAt": "Begin", "States": made}
 
 
+def asking(queue_url: str, body: object, **arguments: str) -> dict[str, Any]:
+    """A definition in JSONata that sends a message, and waits for the answer to its task token."""
+    ask = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
+        "Arguments": {"QueueUrl": queue_url, "MessageBody": body, **arguments},
+        "TimeoutSeconds": 1800,
+        "End": True,
+    }
+    return {"StartAt": "Ask", "States": {"Ask": ask}}
+
+
 def machine(context: CheckContext, suffix: str, definition: Mapping[str, Any], role: str = "") -> str:
     """Create a Standard state machine and return its ARN. Its role is the workflow's, unless another one is given."""
     stepfunctions = context.stack.client("stepfunctions")

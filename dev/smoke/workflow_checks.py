@@ -208,27 +208,15 @@ def _check_released_after_the_run(context: CheckContext, name: str) -> None:
 
 def _caller(context: CheckContext) -> str:
     """A state machine that sends its input as a request, and waits for the answer."""
-    body = "{% $merge([$states.input, {'task_token': $states.context.Task.Token}]) %}"
-    send = {
-        "Type": "Task",
-        "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",
-        "Arguments": {
-            "QueueUrl": context.stack.outputs["RequestQueueUrl"],
-            "MessageGroupId": "smoke",
-            "MessageDeduplicationId": "{% $states.context.Execution.Id %}",
-            "MessageBody": body,
-        },
-        "TimeoutSeconds": 1800,
-        "End": True,
-    }
     outputs = context.stack.outputs
     permitted = [(["sqs:SendMessage"], "sqs", outputs["RequestQueueArn"].rpartition(":")[2])]
     if "KmsKeyArn" in outputs:
         permitted.append((["kms:Decrypt", "kms:GenerateDataKey"], "kms", outputs["KmsKeyArn"].rpartition(":")[2]))
     role = own.role(context, "role", *permitted)
-    return own.machine(
-        context, "caller", {"QueryLanguage": "JSONata", "StartAt": "Send", "States": {"Send": send}}, role
-    )
+    body = "{% $merge([$states.input, {'task_token': $states.context.Task.Token}]) %}"
+    once = {"MessageGroupId": "smoke", "MessageDeduplicationId": "{% $states.context.Execution.Id %}"}
+    definition = {"QueryLanguage": "JSONata"} | own.asking(outputs["RequestQueueUrl"], body, **once)
+    return own.machine(context, "caller", definition, role)
 
 
 def _called(context: CheckContext, request_id: str, linger: float) -> tuple[str, str]:

@@ -165,10 +165,3 @@ class DeployedWorker:
         except self.scheduler.exceptions.ResourceNotFoundException:
             return None
         return schedule
-
-    def bring_forward(self, name: str) -> None:
-        """Let a one-time schedule fire immediately."""
-        schedule = self.scheduler.get_schedule(GroupName=self.group, Name=name)
-        kept = {key: schedule[key] for key in ("FlexibleTimeWindow", "ActionAfterCompletion", "Target")}
-        expression = "at(1970-01-01T00:00:00)"
-        self.scheduler.update_schedule(Name=name, GroupName=self.group, ScheduleExpression=expression, **kept)

@@ -1,4 +1,4 @@
-"""The deployed stack's completion events reach producers by the rule and the queue of docs/completion-events.yaml."""
+"""Completion events reach producers by the rule and the queue of docs/completion-events.yaml; alarms their topic."""
 
 from __future__ import annotations
 
@@ -82,3 +82,17 @@ def test_a_breaker_that_opens_and_closes_is_stored_measured_and_published(
         lambda: [[1, 0], [1, 3]] in [[line.get(name) for name in names] for line in work.metric_lines()],
         "the metrics of the probe",
     )
+
+
+def test_an_alarm_is_published_to_the_topic(stack: DeployedStack, notices: Inbox) -> None:
+    cloudwatch = stack.aws.client("cloudwatch")
+    (alarm,) = [
+        found["AlarmName"]
+        for page in cloudwatch.get_paginator("describe_alarms").paginate()
+        for found in page["MetricAlarms"]
+        if "EventsNotSentAlarm" in found["AlarmName"]
+    ]
+    for state in ("OK", "ALARM"):  # only a change is published
+        cloudwatch.set_alarm_state(AlarmName=alarm, StateValue=state, StateReason="a test")
+    assert notices.receives(AlarmName=alarm)
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test has ended")

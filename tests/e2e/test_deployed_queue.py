@@ -154,15 +154,6 @@ def test_a_ring_that_is_lost_is_made_up_for_by_the_next_one_or_by_the_janitor(st
     stack.wait_for_status(names[3], "SUCCEEDED")
 
 
-def test_without_the_doorbells_event_source_the_janitor_runs_the_system_alone(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    names = [stack.send(process, f"r{n}") for n in range(3)]
-    stack.end(process, "r0", "r1", "r2")
-    with stack.without_event_source("DispatchQueue"):
-        stack.run_janitor_until(lambda: stack.status(names[-1]) == "SUCCEEDED", "the janitor to start all")
-    assert [execution["name"] for execution in stack.executions(process)] == names
-
-
 # ------------------------------------------------------------------------------ bad messages and rejected requests
 
 # A body with PROCESS for the process it is sent for, and what its reason must name.

@@ -35,6 +35,7 @@ def test_run_now_makes_a_scheduled_retry_immediately(slotkeeper: Slotkeeper, wor
     work.wait_for(request, "WAITING")
     (listed,) = slotkeeper("retry", "list", "--request-id", request)["retries"]
     assert (listed["by"], listed["attempt"]) == ("schedule", 2)
+    assert (work.schedule(request, attempt=2) or {})["ActionAfterCompletion"] == "DELETE"
     assert slotkeeper("retry", "run-now", request) == {"sent": request, "attempt": 2}
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
     assert work.schedule(request, attempt=2) is None

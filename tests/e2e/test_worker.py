@@ -1,4 +1,4 @@
-"""The deployed worker: one result or a dead letter, retries by the queue or by Scheduler."""
+"""The deployed worker: one result or a dead letter, retries by the queue."""
 
 from __future__ import annotations
 
@@ -18,19 +18,6 @@ def test_an_attempt_that_takes_too_long_ends_and_is_retried(work: DeployedWorker
     row = work.wait_for(request, *END)
     assert (row["status"], row["attempts"]) == ("SUCCEEDED", "2")
     assert work.result(request) == RESULT
-
-
-def test_a_distant_retry_has_a_schedule(work: DeployedWorker) -> None:
-    request = work.request(Step(answer="slow_down", retry_after=3600))
-    work.send(request)
-    work.wait_for(request, "WAITING")
-    schedule = work.schedule(request, attempt=2)
-    assert schedule is not None
-    assert schedule["ActionAfterCompletion"] == "DELETE"
-    work.bring_forward(schedule["Name"])
-    assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
-    assert work.result(request) == RESULT
-    assert work.schedule(request, attempt=2) is None
 
 
 def test_r3_r4_poison_is_dead_lettered_with_its_history_and_f26_redriven_it_is_the_same_request(

@@ -35,28 +35,24 @@ def test_f23_a_failed_job_leaves_its_request_with_code_and_reason_its_slot_free_
     assert (notice["reason"], notice["request"]) == (row.reason, json.loads(row.body))
 
 
-def test_f5_a_release_whose_answer_is_lost_frees_one_slot(stack: DeployedStack) -> None:
+@pytest.mark.parametrize("call", ["StartExecution", "RecordOutcome", "ReleaseSlot"])
+def test_f1_f5_a_call_whose_answer_is_lost_takes_effect_once_and_the_outcome_precedes_the_release(
+    stack: DeployedStack, call: str
+) -> None:
     process = stack.process(limit=2)
-    names = [stack.send(process, f"r{n}") for n in range(2)]
-    for name in names:
-        stack.wait_until_running(name)
-    stack.faults.add("ReleaseSlot", "lose_answer", execution=names[0], error="DynamoDB.InternalServerError")
-    stack.end(process, "r0")
-    stack.wait_for_status(names[0], "SUCCEEDED")
-    assert stack.item(process).slots_in_use == 1
-    assert stack.holders(process) == {names[1]}
-    stack.end(process, "r1")
-    stack.wait_until_free(process)
-
-
-def test_f1_a_start_whose_answer_is_lost_starts_one_workflow(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    rule = stack.faults.add("StartExecution", "lose_answer")
+    other = stack.send(process, "other")
+    stack.wait_until_running(other)
+    lost = stack.faults.add(call, "lose_answer", error="DynamoDB.InternalServerError")
     name = stack.send(process, "r1")
     stack.end(process, "r1")
+    row = stack.wait_for_end(process, name, "SUCCEEDED")
     stack.wait_for_status(name, "SUCCEEDED")
-    assert stack.faults.fired(rule) == 1
-    assert len(stack.runs(name)) == 1
+    assert stack.faults.fired(lost) == len(stack.runs(name)) == 1
+    states = stack.states_of(name)
+    assert states.index("RecordOutcome") < states.index("ReleaseSlot") < states.index("Ring")
+    assert (row.place, row.body) == ("", "")
+    assert (stack.holders(process), stack.item(process).slots_in_use) == ({other}, 1)
+    stack.end(process, "other")
     stack.wait_until_free(process)
 
 
@@ -174,18 +170,6 @@ def test_a_returned_request_keeps_its_place_and_its_weight(stack: DeployedStack)
     assert stack.row(process, again).placed == stack.row(process, name).placed
     stack.end(process, "r1")
     stack.wait_for_status(again, "SUCCEEDED")
-
-
-def test_f5_an_outcome_whose_answer_is_lost_is_recorded_once_before_the_release(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    name = stack.send(process, "r1")
-    stack.faults.add("RecordOutcome", "lose_answer", execution=name, error="DynamoDB.InternalServerError")
-    stack.end(process, "r1")
-    stack.wait_for_status(name, "SUCCEEDED")
-    states = stack.states_of(name)
-    assert states.index("RecordOutcome") < states.index("ReleaseSlot") < states.index("Ring")
-    row = stack.wait_for_end(process, name, "SUCCEEDED")
-    assert (row.place, row.body) == ("", "")
 
 
 def test_an_outcome_that_cannot_be_recorded_keeps_the_slot_until_the_handler_has_recorded_it(
