@@ -39,6 +39,13 @@ from slotkeeper.slots.work import Children, GlueRuns
 # Seconds that a message may take: a search of Glue runs. With fewer left, the messages that follow are returned.
 _MESSAGE_SECONDS = 40
 
+# Kind of a message -> the texts that it has.
+_FIELDS = {
+    "detail": ("name", "status"),
+    "refused": ("message_id", "group_id", "code", "reason"),
+    "process": ("process",),
+}
+
 _client_config = client_config(read_timeout=3, attempts=3)
 # A page of a list takes longer. If a service does not answer, a call lasts for up to 24 s.
 _list_config = client_config(read_timeout=10, attempts=2)
@@ -136,12 +143,11 @@ def _parsed(body: str) -> tuple[str, dict[str, Any]]:
     """The kind of a message, and its fields; an empty kind if it is of another sender."""
     try:
         message = json.loads(body)
-        kind = next((each for each in ("detail", "refused", "process") if each in message), "")
+        kind = next((each for each in _FIELDS if each in message), "")
         fields = message[kind] if kind in ("detail", "refused") else message
     except (ValueError, TypeError, RecursionError):
         return "", {}
-    expected = {"detail": ("name", "status"), "refused": ("message_id", "group_id", "code", "reason"), "process": ("process",)}
-    is_known = isinstance(fields, dict) and kind and all(isinstance(fields.get(each), str) for each in expected[kind])
+    is_known = isinstance(fields, dict) and kind and all(isinstance(fields.get(each), str) for each in _FIELDS[kind])
     return (kind, fields) if is_known else ("", {})
 
 
