@@ -157,10 +157,8 @@ def test_a_throttle_alarm_returns_to_ok_when_no_write_is_refused(alarm: str) -> 
 def test_the_dead_letter_alarm_rings_for_an_increase(before: Point, now: Point, sent: Point, added: Point) -> None:
     periods = {"visible": before, "sent": None}, {"visible": now, "sent": sent}
     assert _result("DeadLetterAlarm", *periods) == added
-    assert (ALARMS["DeadLetterAlarm"]["ComparisonOperator"], ALARMS["DeadLetterAlarm"]["Threshold"]) == (
-        "GreaterThanThreshold",
-        0,
-    )
+    alarm = ALARMS["DeadLetterAlarm"]
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
 
 
 @pytest.mark.parametrize(

@@ -53,29 +53,25 @@ SOURCES = [
 ]
 
 
-def test_every_event_source_of_messages_is_listed() -> None:
-    found = [name for name, function in FUNCTIONS.items() for each in _sources(function)]
-    assert found == [function for function, *_ in SOURCES]
-
-
-def _sources(function: dict[str, Any]) -> list[dict[str, Any]]:
-    return [each["Properties"] for each in function.get("Events", {}).values() if each["Type"] == "SQS"]
-
-
-@pytest.mark.parametrize(("function", "queue", "concurrency", "messages"), SOURCES)
-def test_a_function_takes_batches_of_a_size_and_reports_failed_items(
-    function: str, queue: str, concurrency: str, messages: int
-) -> None:
+def test_a_function_takes_batches_of_a_size_and_reports_failed_items() -> None:
     """Without a window, in which a batch would wait for more messages, and without taking the account's whole
     concurrency. A message is hidden for six times the timeout (Lambda guide, "Configuring an SQS queue for use with
     Lambda")."""
-    assert {
-        "Queue": {"Fn::GetAtt": [queue, "Arn"]},
-        "BatchSize": messages,
-        "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "ScalingConfig": {"MaximumConcurrency": {"Ref": concurrency}},
-    } in _sources(FUNCTIONS[function])
-    assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS[function]["Timeout"]
+    events = [(name, each) for name, made in FUNCTIONS.items() for each in made.get("Events", {}).values()]
+    assert [(name, each["Properties"]) for name, each in events if each["Type"] == "SQS"] == [
+        (
+            function,
+            {
+                "Queue": {"Fn::GetAtt": [queue, "Arn"]},
+                "BatchSize": messages,
+                "FunctionResponseTypes": ["ReportBatchItemFailures"],
+                "ScalingConfig": {"MaximumConcurrency": {"Ref": concurrency}},
+            },
+        )
+        for function, queue, concurrency, messages in SOURCES
+    ]
+    for function, queue, *_ in SOURCES:
+        assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS[function]["Timeout"]
 
 
 def test_the_longest_call_fits_what_a_dispatch_keeps_of_its_invocation() -> None:
