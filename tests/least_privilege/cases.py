@@ -97,6 +97,7 @@ def row(execution: str = "p-waits", state: str = "QUEUED", **more: Item) -> Item
     }
 
 
+EXPIRED_LEASE = held("LEASED", until=number(1_700_000_000), code={"S": "c"})
 LATE = {"start_before": {"N": "1700000000"}, "deadline": {"N": "1700000000"}}
 
 
@@ -145,16 +146,10 @@ def starter(job: str) -> Iterator[Case]:
     rate = {"rate": {"M": {"count": {"N": "1"}, "seconds": {"N": "60"}, "burst": {"N": "1"}}}}
     paced = rate | {"next_start": number((time.time() + 60) * 1000)}
     yield Case(function, "a ring, and the rate permits a start later", rung(), there(row(), **paced))
-    yield Case(function, "a ring whose reservation's starter has died", rung(), there(row("p-1"), **held("RESERVED")))
-    yield Case(
-        function, "a ring, and a reserved request has ended", rung(), there(row("p-1", "FAILED"), **held("RESERVED"))
-    )
-    yield Case(
-        function,
-        "a ring, and a lease has expired",
-        rung(),
-        there(row(), **held("LEASED", until=number(1_700_000_000), code={"S": "c"})),
-    )
+    reserved = held("RESERVED")
+    yield Case(function, "a ring whose reservation's starter has died", rung(), there(row("p-1"), **reserved))
+    yield Case(function, "a ring, and a reserved request has ended", rung(), there(row("p-1", "FAILED"), **reserved))
+    yield Case(function, "a ring, and a lease has expired", rung(), there(row(), **EXPIRED_LEASE))
     yield Case(function, "a ring, and a request has to leave the queue", rung(at=0), there(row(**LATE)))
 
 
@@ -172,7 +167,6 @@ def janitor(job: str) -> Iterator[Case]:
 
         account._Scan = scan
 
-    lease = held("LEASED", until=number(1_700_000_000), code={"S": "c"})
     for name, arrange in (
         ("no processes", put(SLOTS)),
         ("a reserved slot, not started", there(row(), **held("RESERVED"))),
@@ -180,7 +174,7 @@ def janitor(job: str) -> Iterator[Case]:
         ("a request is queued although a slot is free", there(row())),
         ("a request has to leave the queue", there(row(**LATE))),
         ("a process is removed during the run", removed_after_its_read),
-        ("a lease has expired", there(row(), **lease)),
+        ("a lease has expired", there(row(), **EXPIRED_LEASE)),
     ):
         yield Case("JanitorFunction", name, {}, arrange)
 
