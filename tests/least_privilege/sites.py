@@ -8,7 +8,6 @@ its own module only.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,15 +36,12 @@ class Definition:
 
     Args:
         attributes: names after a dot. They are methods, unless they are also in `of_modules`.
-        data: of these, those that are used as data alone, such as `x.rows` in `for row in x.rows`.
         parts: of transactions, by their kinds: {"Update": ...}.
     """
 
     site: Site
     names: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
-    data: set[str] = field(default_factory=set)
-    is_property: bool = False
     of_modules: set[str] = field(default_factory=set)
     operations: set[tuple[str, Site]] = field(default_factory=set)
     parts: set[str] = field(default_factory=set)
@@ -62,7 +58,7 @@ class Definition:
             return False
         if not owner or name == "__init__":
             return other.known_as in self.names | self.of_modules
-        return other.known_as in (self.attributes | self.data if other.is_property else self.attributes)
+        return other.known_as in self.attributes
 
 
 def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
@@ -83,7 +79,7 @@ def reached_from(paths: list[Path], begins: Callable[[Site], bool]) -> list[Defi
         by_name.setdefault(made.known_as, []).append(made)
     seen = {made.site for made in reached}
     for made in reached:  # grows during the loop
-        for name in made.names | made.attributes | made.data:
+        for name in made.names | made.attributes:
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
             reached += new
@@ -147,12 +143,12 @@ def _collect(
     node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], definitions: list[Definition]
 ) -> None:
     """A nested function belongs to the outer function; code outside functions belongs to its module or class."""
-    made = Definition(Site(file, ".".join(inside) or MODULE), is_property=_is_property(node))
+    made = Definition(Site(file, ".".join(inside) or MODULE))
     definitions.append(made)
     local: set[str] = set()
-    todo = [(part, node) for part in _evaluated_parts(node)]
+    todo = [*_evaluated_parts(node)]
     while todo:
-        part, parent = todo.pop()
+        part = todo.pop()
         if isinstance(part, ast.FunctionDef | ast.ClassDef) and not isinstance(node, ast.FunctionDef):
             _collect(part, file, (*inside, part.name), imported, definitions)
             continue
@@ -162,7 +158,7 @@ def _collect(
             local.add(part.arg)
         elif isinstance(part, ast.Attribute):
             if isinstance(part.ctx, ast.Load):
-                (made.data if _is_data(part, parent) else made.attributes).add(part.attr)
+                made.attributes.add(part.attr)
             if isinstance(part.value, ast.Name) and part.value.id in imported:
                 made.of_modules.add(part.attr)
         elif isinstance(part, ast.Dict):
@@ -171,7 +167,7 @@ def _collect(
         elif isinstance(part, ast.Call):
             made.operations |= {(operation, made.site) for operation in _evaluated(part)}
             made.operations |= set(_handed_on(part, file, inside))
-        todo += [(each, part) for each in _evaluated_parts(part)]
+        todo += _evaluated_parts(part)
     if isinstance(node, ast.FunctionDef):
         made.names -= local
 
@@ -182,23 +178,6 @@ def _evaluated_parts(node: ast.AST) -> Iterator[ast.AST]:
         if name not in ("annotation", "returns"):
             listed = value if isinstance(value, list) else [value]
             yield from (each for each in listed if isinstance(each, ast.AST))
-
-
-def _is_property(node: ast.AST) -> bool:
-    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-    return any(isinstance(each, ast.Name) and each.id.endswith("property") for each in decorators)
-
-
-def _is_data(part: ast.Attribute, parent: ast.AST) -> bool:
-    """Whether an attribute's place needs a value and no function."""
-    match parent:
-        case ast.Call(func=ast.Name(id=called)):
-            return part is not parent.func and hasattr(builtins, called)
-        case ast.Attribute() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.BinOp() | ast.FormattedValue():
-            return True
-        case ast.For(iter=place) | ast.comprehension(iter=place) | ast.Subscript(value=place) | ast.If(test=place):
-            return part is place
-    return False
 
 
 def _evaluated(call: ast.Call) -> Iterator[str]:
