@@ -16,9 +16,10 @@ from dev.scenarios.runner.janitor_clock import JanitorRun
 from dev.scenarios.slots.machine_run import Called, caller_has_all
 from dev.scenarios.slots.slot_requests import Request, SentRequest
 from dev.scenarios.slots.slot_stack import replay_agrees, results_are_those
+from dev.scenarios.soak.soak_receivers import Answered, Received, all_was_published
 from dev.scenarios.soak.soak_report import FaultMark, whole_run
 from slotkeeper_cli.audit.history_checks import Result
-from slotkeeper_cli.audit.work_history import Disturbance, LimitSteps, OperatorAct
+from slotkeeper_cli.audit.work_history import Disturbance, LimitSteps, OperatorAct, Sending
 from slotkeeper_cli.what_if import PastRequest, Recording
 from tests.cli.work_histories import START, attempt, clean, history, name, whole
 
@@ -70,7 +71,7 @@ def test_a_grant_passes_no_request_that_its_plan_knew(versions: list[Item | Row]
 
 # ------------------------------------------------------------------------------------------------------------- results
 
-ONE, TWO = attempt("a", 0, 10), attempt("b", 1, 12, "FAILED", error="RequestFailed")
+ONE, TWO = attempt("a", 0, 10), attempt("b", 1, 12, "FAILED", code="RequestFailed")
 SENT = [SentRequest(Request(each, each == "b", {"--output_key": f"output/{each}"}), START) for each in "ab"]
 
 
@@ -141,3 +142,35 @@ def test_a_fault_may_delay_starts_for_seconds_and_an_engine_that_is_down_for_as_
         Disturbance(20, 30, is_outage=True),
     ]
     assert known.janitor_runs == [(1, 2)], "an interrupted run does not count"
+
+
+def _received(**fields: object) -> Received:
+    """All of ONE, which succeeded, and of TWO, which failed: its caller was answered."""
+    of = {each: ("sample", each, 1) for each in "ab"}
+    events = frozenset({(of["a"], "SUCCEEDED"), (of["b"], "FAILED")})
+    caller = Answered("b", Sending(TWO.execution, START), "FAILED")
+    return replace(Received(events, frozenset({of["b"]}), [caller]), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("received", "finding"),
+    [
+        (_received(), "2 ends, 1 notified failures, 1 callers"),
+        (_received(events=frozenset()), "without an event: a, attempt 1 (sample), b, attempt 1 (sample)"),
+        (_received(notified=frozenset()), "failed without a notification: b, attempt 1 (sample)"),
+        (
+            _received(callers=[Answered("b", Sending(TWO.execution, START), "RUNNING")]),
+            "callers without an answer: b",
+        ),
+        (
+            _received(callers=[Answered("b", Sending(TWO.execution, START), "SUCCEEDED")]),
+            "callers with another answer than the outcome: b",
+        ),
+    ],
+)
+def test_each_end_has_its_event_each_failure_its_notification_each_caller_its_answer(
+    received: Received, finding: str
+) -> None:
+    check = all_was_published(history([ONE, TWO]), received)
+    assert check.finding == finding
+    assert (check.result is Result.HOLDS) is (received == _received())

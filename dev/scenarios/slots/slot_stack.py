@@ -66,7 +66,7 @@ def progress(
     )
     running = sum(each["name"].startswith(f"{process}-") for each in listed["executions"])
     item = item_of(aws, process)
-    states = Counter(each.state for each in rows if each.ended is not None)
+    states = Counter(each.state for each in rows if each.ended is not None and not each.is_unpublished)
     done = states.total() - states["RETURNED"] - states["REDRIVEN"]
     return Snapshot(
         elapsed=elapsed,

@@ -71,6 +71,9 @@ RULES: dict[str, dict[str, Sequence[str]]] = {
         "BatchGetItem": (_LIMITED,),
         "TransactWriteItems": ("lose_answer",),
         "SendMessage": ("refuse RequestThrottled", "lose_answer"),
+        "SendTaskSuccess": (_THROTTLED, "lose_answer"),
+        "PutEvents": (_THROTTLED, "lose_answer"),
+        "Publish": ("refuse Throttled", "lose_answer"),
         "DescribeExecution": (_THROTTLED,),
         "GetJobRuns": (_THROTTLED,),
     },
@@ -150,7 +153,9 @@ class FaultPlayer:
     def _left(self) -> tuple[int, int]:
         """The messages, requests, executions and holders that are left, and the number of writes of both tables."""
         holders = sum(len(item.holders) for item in self.stack.journal.read().values())
-        return self.stack.left() + len(self.stack.running()) + holders, len(self.stack.journal.changes)
+        return self.stack.left() + self.stack.receivers.waiting() + len(self.stack.running()) + holders, len(
+            self.stack.journal.changes
+        )
 
     def _complete_runs(self) -> int:
         return sum(run.ok for run in self.janitor.runs)
@@ -159,6 +164,9 @@ class FaultPlayer:
 
     def send(self, send: Send) -> None:
         body = json.dumps(send.body(time.time()))
+        if send.has_caller:
+            self.stack.receivers.call(json.loads(body))
+            return
         self.sent.append(replace(self.stack.send(send.process, send.request_id, body), leaves=send.leaves))
 
     def cause(self, fault: Fault) -> None:

@@ -18,6 +18,7 @@ PROCESSES = (f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}c")
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
 SHARE_SKIP, SHARE_LATE = 0.04, 0.06
+SHARE_CALLERS = 0.15  # of the others: requests whose caller waits for the answer
 DEADLINE = 6.0  # seconds after the sending, until which some requests must start
 SLOT_SECONDS = 4.0  # approximate seconds for which a request holds a slot, to compute the number of requests
 LOAD = 0.55  # share of the slots' capacity without faults; a disturbed request takes more than twice its time
@@ -53,6 +54,7 @@ class Send:
 
     Args:
         leaves: how it may end without a start: SKIPPED, TOO_LATE, or empty.
+        has_caller: its caller waits for the answer.
     """
 
     at: float
@@ -61,6 +63,7 @@ class Send:
     seconds: float
     ending: str
     leaves: str = ""
+    has_caller: bool = False
 
     def body(self, now: float) -> dict[str, Any]:
         arguments = {"--seconds": f"{self.seconds:.2f}", "--ending": self.ending}
@@ -123,7 +126,8 @@ def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> 
             working = random_.uniform(*(LONG_JOB if random_.random() < SHARE_LONG else SHORT_JOB))
             left = random_.random()
             leaves = "SKIPPED" if left < SHARE_SKIP else "TOO_LATE" if left < SHARE_SKIP + SHARE_LATE else ""
-            made.append(Send(round(at, 2), process, request_id, working, ending, leaves))
+            has_caller = not leaves and random_.random() < SHARE_CALLERS
+            made.append(Send(round(at, 2), process, request_id, working, ending, leaves, has_caller))
         at += random_.expovariate(rate / together)
     return made
 

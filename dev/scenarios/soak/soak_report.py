@@ -5,6 +5,7 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 | key | meaning |
 |---|---|
 | `requests`, `bad_messages` | messages sent |
+| `callers` | requests whose caller waited for the answer |
 | `executions` | number by status |
 | `states` | number of rows by state |
 | `dead_lettered` | messages that are no requests |
@@ -40,6 +41,7 @@ from slotkeeper_cli.audit.intervals import rounded
 from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
 
 from .soak_plan import DECK, RESTARTED, SHORT
+from .soak_receivers import Received, all_was_published
 
 FAULT_LASTS = 10.0  # seconds after a fault within which a new container receives a hidden message
 # Faults that can end a starter or lose a ring. An aborted workflow rings not.
@@ -108,13 +110,14 @@ class Records:
     history: WorkHistory
     changes: Sequence[Item | Row]
     sent: Sequence[SentMessage]
+    received: Received
     janitor_runs: Sequence[JanitorRun]
     faults: Sequence[FaultMark]
     calm_from: float
 
 
 def whole_run(
-    sent: Sequence[SentMessage],
+    sendings: Sequence[Sending],
     items: Sequence[Item],
     janitor_runs: Sequence[JanitorRun],
     faults: Sequence[FaultMark],
@@ -129,7 +132,7 @@ def whole_run(
     outages = [Disturbance(mark.at, mark.until, is_outage=True) for mark in faults if mark.kind in RESTARTED]
     complete = [(each.started, each.ended) for each in janitor_runs if each.ok]
     return WholeRun(
-        [each.sending for each in sent],
+        sendings,
         versions=audit.versions(items),
         disturbances=[*disturbances, *outages],
         janitor_runs=complete,
@@ -153,7 +156,8 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     idle = [each for process in records.limits for each in idle_times(history, process)]
     calm = [each.seconds for each in idle if each.began >= records.calm_from and each.taken_by]
     figures = {
-        "requests": sum(not sent.bad for sent in records.sent),
+        "requests": sum(not sent.bad for sent in records.sent) + len(records.received.callers),
+        "callers": len(records.received.callers),
         "bad_messages": sum(bool(sent.bad) for sent in records.sent),
         "executions": dict(Counter(each.status for each in history.attempts).most_common()),
         "states": dict(Counter(each.state for each in history.rows).most_common()),
@@ -174,7 +178,11 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
             for mark in records.faults
         ],
     }
-    judged = [*audit.checks_of(history, records.changes), every_fault_acted(records, [*DECK, *restarts])]
+    judged = [
+        *audit.checks_of(history, records.changes),
+        all_was_published(history, records.received),
+        every_fault_acted(records, [*DECK, *restarts]),
+    ]
     report = run.report(parameters, started, judged, figures)
     return Outcome(report, tables(report), audit_page(history, judged, "slotkeeper"))
 

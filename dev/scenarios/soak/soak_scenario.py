@@ -47,9 +47,13 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
         changes = [each for each in stack.journal.changes if each.process in plan.limits]
         items = [each for each in stack.journal.items if each.process in plan.limits]
         faults = sorted(player.marks, key=lambda mark: mark.at)
-        known = whole_run(player.sent, items, janitor.runs, faults, calm_from)
+        received = stack.receivers.received()
+        sendings = [*(each.sending for each in player.sent), *(each.sending for each in received.callers)]
+        known = whole_run(sendings, items, janitor.runs, faults, calm_from)
         history = audit.read(aws, known, bounds(GRACE))
-    records = Records(plan.limits, player.started, history, changes, player.sent, janitor.runs, faults, calm_from)
+    records = Records(
+        plan.limits, player.started, history, changes, player.sent, received, janitor.runs, faults, calm_from
+    )
     return build(parameters, records, run)
 
 

@@ -28,6 +28,7 @@ from slotkeeper.slots.request_table import Leaving, RequestTable
 from slotkeeper.slots.rows import RequestRows
 
 from .soak_plan import PREFIX, PROCESSES
+from .soak_receivers import Receivers
 from .soak_report import SentMessage
 
 GRACE, CHECK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
@@ -83,6 +84,8 @@ class SoakStack:
         self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
         self._requests = RequestTable(self.dynamodb, outputs["RequestTableName"], table)
         self.journal = Journal(aws.state_dir / "journal.jsonl", outputs)
+        clients = (self.sqs, self.stepfunctions, self.events, local_client("sns", aws.endpoint))
+        self.receivers = Receivers(outputs, *clients)
         self.starter = function_named("Starter", self.functions)
         rules = self.events.list_rules()["Rules"]
         self._status_rules = [rule["Name"] for rule in rules if "aws.states" in rule.get("EventPattern", "")]
@@ -111,8 +114,10 @@ class SoakStack:
         return SentMessage(process, request_id, answer["MessageId"], time.time(), body, bad)
 
     def left(self) -> int:
-        """The messages on RequestQueue, and the queued requests."""
-        return queue_reading.total(self.sqs, self.queue_url) + sum(len(self.queue(each)) for each in PROCESSES)
+        """The messages on RequestQueue, the queued requests, and the ends that are not published."""
+        unpublished = sum(len(self.rows.unpublished(each).rows) for each in PROCESSES)
+        queued = sum(len(self.queue(each)) for each in PROCESSES)
+        return queue_reading.total(self.sqs, self.queue_url) + queued + unpublished
 
     def queue(self, process: str) -> list[str]:
         """The executions of the queued requests of a process, in their order."""
