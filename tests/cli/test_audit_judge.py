@@ -162,6 +162,13 @@ def _idle() -> WorkHistory:
     return history([*clean().attempts, attempt("late", 1000, 5, sent=100)])
 
 
+def _idle_after_a_failure() -> WorkHistory:
+    """The slots were free since two requests had failed, which were redriven later."""
+    failed = [attempt(each, 0, 10, "FAILED", state="REDRIVEN", ended=START + 2000) for each in "ab"]
+    again = [row(each, 2000, attempt=2) for each in "ab"]
+    return history([*failed, attempt("late", 1500, 5, sent=100)], *again)
+
+
 def _weight() -> WorkHistory:
     """Two requests of weight 2 in three units."""
     heavy = [attempt("a", 0, 10, weight=2), attempt("b", 5, 10, weight=2)]
@@ -196,6 +203,7 @@ FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     "a grant before that of a request in front": (_overtaken, "order", "b, attempt 1 (sample) was granted a slot bef"),
     "a grant before a request that is still queued": (_overtaken_in_the_queue, "order", "before z, attempt 1"),
     "a free slot while a request waited": (_idle, "free", "sample: 11 min"),
+    "a free slot after requests that were redriven since": (_idle_after_a_failure, "free", "sample: 19 min"),
 }
 
 
@@ -458,6 +466,9 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a grant that was not recorded": lambda: _overtaken(granted=""),
     "a request that has its slot and is still queued": lambda: replace(
         _overtaken_in_the_queue(), processes={"sample": process(holders={name("z"): _holder(name("z"))})}
+    ),
+    "a request whose name an earlier execution has": lambda: changed(
+        clean(), "a", sent=START + 50, state="REJECTED", code="NameTaken", started=None, granted="", ended=START + 51
     ),
     "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a run that failed before": _failed_first,

@@ -16,8 +16,10 @@ from slotkeeper_cli.errors import NeedsYes, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
+from slotkeeper_cli.web.failure_pages import _failure_row
 from slotkeeper_cli.web.reading import HISTORY_KEPT, LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
 from slotkeeper_cli.web.timeline import spark
+from tests.cli.account_contents import fail
 from tests.cli.operator_account import NOW, Operator
 from tests.support.module_time import replace_time
 
@@ -155,6 +157,23 @@ def test_what_could_not_be_read_is_named_and_the_rest_is_shown(
     shown = reader.overview().data
     assert [each.partition(":")[0] for each in shown.not_read] == ["alarms"]
     assert shown.processes
+
+
+def test_equal_failures_are_one_row_whose_group_the_commands_take(
+    operator: Operator, reader: StackReader, calls: list[str]
+) -> None:
+    for request_id in "ab":
+        fail(operator, request_id, "no such key")
+    calls.clear()
+    groups, not_read = reader.failures().data
+    assert ([len(each.rows) for each in groups], not_read, calls) == ([2], [], ["Scan"])
+    shown = _failure_row(groups[0])
+    assert (shown["code"], shown["reason"], shown["requests"]) == ("Glue.Failed", "no such key", 2)
+    assert shown["href"] == f"request?id={shown['newest']}&process=sample"
+    ended = operator.run("--yes", *next_step("failed redrive", shown["group"]).arguments)
+    assert "2 requests redriven, 0 left." in ended.stdout, ended.stderr
+    reader.forget()
+    assert reader.failures().data == ([], [])
 
 
 def test_the_page_of_the_token_never_has_the_token(operator: Operator, reader: StackReader) -> None:

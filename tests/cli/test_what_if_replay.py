@@ -212,6 +212,7 @@ HISTORY = WorkHistory(
         _row("p-quick", 140.0, None, 150.0),  # it ended before its start was marked
         _row("p-queued", 160.0, None, None, state="QUEUED", place="1#160"),
         _row("p-cancelled", 160.0, None, 170.0, state="CANCELLED"),
+        _row("p-redriven", 101.0, 102.0, 190.0, state="REDRIVEN"),
     ],
 )
 
@@ -229,6 +230,7 @@ def test_a_recording_has_the_rows_that_held_a_slot() -> None:
     assert (made.since, made.until, list(made.limits.steps)) == (100.0, 200.0, [(-math.inf, 2)])
     assert [note.partition(":")[0] for note in made.notes] == [
         "1 ended before their start was recorded, and are left out",
+        "1 were redriven, and are left out",
         "1 still queued are left out",
         "1 still run",
     ]

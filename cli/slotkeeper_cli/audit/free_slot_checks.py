@@ -319,7 +319,9 @@ def _holding(history: WorkHistory, row: RequestRow, last: Mapping[str, float]) -
         return started, freed
     if row.ended is None:
         return started, math.inf
-    ended = max(row.ended, (attempt.stopped or 0.0) if attempt else 0.0)
+    stopped = (attempt.stopped or 0.0) if attempt else 0.0
+    # The row of a redriven attempt states when it was redriven.
+    ended = stopped if stopped and row.state == "REDRIVEN" else max(row.ended, stopped)
     if row.state == "SUCCEEDED" and (attempt is None or attempt.status == "SUCCEEDED"):
         return started, ended
     # It may have left its slot to the janitor, which frees it after its work has ended.

@@ -262,7 +262,8 @@ def _differs(history: WorkHistory, row: RequestRow) -> str:
     if attempt is None:
         is_missing = must_be_listed(row, history.until) and history.now - _last(row) > history.bounds.dead_holder
         return "Step Functions has no execution of it" if is_missing else ""
-    if attempt.stopped is None or not attempt.is_closed:
+    is_of_another = attempt.started < row.sent  # the request was rejected, since its name was taken
+    if attempt.stopped is None or not attempt.is_closed or is_of_another:
         return ""
     at = f"its execution ended {attempt.status} at {iso(attempt.stopped)}"
     if row.ended is None:

@@ -92,7 +92,10 @@ def read_recording(
 def recording_of(history: WorkHistory, name: str) -> Recording:
     """The rows of a process that held a slot in the period."""
     process, rows = history.processes[name], history.rows_of.get(name, [])
-    held = (each for each in rows if each.started is not None and each.started <= history.until)
+    # The row of a redriven attempt states when it was redriven, not when it ended.
+    redriven = [each for each in rows if each.state == "REDRIVEN" and each.started is not None]
+    others = (each for each in rows if each.state != "REDRIVEN")
+    held = (each for each in others if each.started is not None and each.started <= history.until)
     requests = sorted((_request(each, process) for each in held), key=lambda each: each.started)
     first = min((each.sent for each in requests), default=history.since)
     made = Recording(process, max(history.since, first), history.until, requests, limit_steps(history, name))
@@ -100,6 +103,7 @@ def recording_of(history: WorkHistory, name: str) -> Recording:
         "ended before their start was recorded, and are left out": sum(
             each.started is None and each.state in ("SUCCEEDED", "FAILED") for each in rows
         ),
+        "were redriven, and are left out: how long they ran is not known": len(redriven),
         "still queued are left out": sum(bool(each.place) for each in rows),
         "still run: how long they take is not known, so they keep their slots": made.counts["running_at_end"],
     }
