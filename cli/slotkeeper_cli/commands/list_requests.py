@@ -94,10 +94,12 @@ def _history(
     control = SlotControl(stack)
     requests = ProcessRequests(control, process)
     # What ends during the reads has ended too.
-    rows = requests.history(start, end if until else now + 86400)
+    rows = requests.history(start, end if until else now + 600)
     if not rows:
         control.process(process)
-    shown = [row for row in rows if row.sent <= end and (not states or _state_option(row.state) in states)]
+    of_states = [row for row in rows if not states or _state_option(row.state) in states]
+    # An open request that was sent after the period is not of it. Clocks differ: without --until, none is left out.
+    shown = [row for row in of_states if not until or row.sent <= end]
     data = {"process": process, "since": iso(start), "until": iso(end), **history_as_dict(shown, now)}
     return data | {"not_read": [each.as_dict() for each in requests.search.not_read]}
 
