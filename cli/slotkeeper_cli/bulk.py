@@ -1,7 +1,4 @@
-"""Changes many requests: process by process, in steps, with an audit line before each, and a report as it goes.
-
-Each change is safe to repeat, also after an interruption: what was changed is found so.
-"""
+"""Changes many requests: process by process, in steps, with an audit line before each, and a report as it goes."""
 
 from __future__ import annotations
 

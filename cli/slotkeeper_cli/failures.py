@@ -114,14 +114,14 @@ class Failures:
     """
 
     def __init__(self, control: SlotControl, filters: Filters) -> None:
-        self._control, self._filters = control, filters
+        self.control, self._filters = control, filters
         self._finder = RequestFinder(control)
         self.search = self._finder.search
 
     def read(self) -> list[RequestRow]:
         """Those of the index. It is eventually consistent: what changes one checks it again."""
         of = self._filters
-        listed = self._control.rows.failures(of.process, of.since, of.until, MAX_PAGES)
+        listed = self.control.rows.failures(of.process, of.since, of.until, MAX_PAGES)
         if malformed := listed.malformed:
             more = f", and {len(malformed) - 1:,} more" * (len(malformed) > 1)
             why = f"{count(len(malformed), 'row is', 'rows are')} malformed: {malformed[0]}{more}"
@@ -154,7 +154,7 @@ class Failures:
 
     def _find(self, given: str) -> RequestRow:
         only = self._filters.process
-        processes = [only] if only else [name_of(one) for one in self._control.processes.all()]
+        processes = [only] if only else [name_of(one) for one in self.control.processes.all()]
         one = self._finder.only(
             given, processes, only, lambda row: row.state in REDRIVABLE and self._filters.pass_on(row)
         )

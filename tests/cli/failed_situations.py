@@ -92,20 +92,23 @@ SITUATIONS = {
             "groups.3.first": "2026-09-21T14:13:50Z",
         },
     ),
-    "failures of one process": Situation(
-        _several, "failed list --process other", says=("HTTP 404", "1 failure in 1 group."), never=("sample",)
-    ),
-    "failures of one code": Situation(
-        _several, "failed list --code TooLate", says=("so late", "1 failure in 1 group."), never=("Glue",)
-    ),
-    "failures with a text in the reason": Situation(
-        _several, "failed list --reason 'http 5'", says=("HTTP 503", "1 failure in 1 group."), never=("404",)
-    ),
-    "failures of the last minute": Situation(
-        _several, "failed list --since 1m", says=("No failures.",), at=NOW + 120, shows={"groups": [], "failures": 0}
-    ),
-    "failures until a minute ago": Situation(
-        _several, "failed list --until 1m", says=("5 failures",), at=NOW + 120, shows={"failures": 5}
+    **{
+        f"failures by {options}": Situation(
+            _several,
+            f"failed list {options}",
+            says=(*found, f"{number} failure"),
+            at=NOW + 120,
+            shows={"failures": number},
+        )
+        for options, found, number in (
+            ("--process other", ["HTTP 404"], 1),
+            ("--code TooLate", ["so late"], 1),
+            ("--reason 'http 5'", ["HTTP 503"], 1),
+            ("--until 1m", [], 5),
+        )
+    },
+    "no failure in the last minute": Situation(
+        _several, "failed list --since 1m", says=("No failures.",), at=NOW + 120, shows={"groups": []}
     ),
     "more groups than the limit": Situation(
         _several, "failed list --limit 3", says=("1 more not shown: above --limit 3", "5 failures in 4 groups.")
@@ -150,37 +153,31 @@ SITUATIONS = {
         shows={"request.execution": None},
     ),
     "the last attempt of two": Situation(_failed_twice, "failed show a", says=("attempt: 2", "execution: {again}")),
-    "an unknown name": Situation(
-        _several, "failed show typo", says=("no group and no request typo found.", _FOUND_NOTHING), exit_code=4
-    ),
-    "a filter that nothing passes": Situation(
-        _several,
-        "failed discard --code Typo --yes",
-        says=("there is no such failure.", _FOUND_NOTHING),
-        exit_code=4,
-    ),
-    "a request that does not pass the filter": Situation(
-        _several, "failed discard order1 --code TooLate --yes", says=("no request order1 found",), exit_code=4
-    ),
+    **{
+        f"nothing is found by {question}": Situation(
+            _several, f"failed {question}", says=(text, _FOUND_NOTHING), exit_code=4
+        )
+        for question, text in (
+            ("show typo", "no group and no request typo found."),
+            ("discard --code Typo --yes", "there is no such failure."),
+            ("discard order1 --code TooLate --yes", "no group and no request order1 found."),
+        )
+    },
     "a group is redriven": Situation(
         _several,
         f"failed redrive {MONTHS} --yes",
         says=("redriven: order1  as sample-", "redriven: order2  as sample-", "2 requests redriven, 0 left."),
     ),
-    "the question names what changes": Situation(
-        _several,
-        "failed redrive --process sample",
-        says=(
-            "Queue 3 requests (order1, order2, b) again, each as its next attempt? 1 other cannot be: see --dry-run.",
-        ),
-        exit_code=6,
-    ),
-    "the question of a discard": Situation(
-        _several,
-        f"failed discard {MONTHS} b",
-        says=("Discard 3 requests (order1, order2, b) for good? Their contents are removed",),
-        exit_code=6,
-    ),
+    **{
+        f"the question of {question}": Situation(_several, f"failed {question}", says=(text,), exit_code=6)
+        for question, text in (
+            (
+                "redrive --process sample",
+                "Queue 3 requests (order1, order2, b) again, each as its next attempt? 1 other cannot be: see --dry",
+            ),
+            (f"discard {MONTHS} b", "Discard 3 requests (order1, order2, b) for good? Their contents are removed"),
+        )
+    },
     "a filter is redriven, one of it too late: the dry run": Situation(
         _several,
         "failed redrive --process sample --dry-run",

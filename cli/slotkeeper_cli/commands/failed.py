@@ -27,6 +27,7 @@ from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.requeueing import BEFORE, Discarding, Redriving, RowChange
 from slotkeeper_cli.search import Search, print_not_read
 from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.submission import deadline_of
 
 app = typer.Typer(help="List, show, redrive and discard failed requests.", no_args_is_help=True)
@@ -67,8 +68,7 @@ def list_failures(
     equal if they have the same process, code and reason, but for ids, times and large numbers, which are shown as #.
     The first column is what show, redrive and discard take.
     """
-    context = current_context()
-    failures = Failures(SlotControl(context.stack), _filters(process, code, reason, since, until))
+    failures = _failures(process, code, reason, since, until)
     groups = grouped(failures.read())
     data = {
         "failures": sum(len(each.rows) for each in groups),
@@ -76,7 +76,7 @@ def list_failures(
         "not_shown": max(0, len(groups) - limit),
         **_unread(failures.search),
     }
-    context.out.result(data, lambda console: _render_list(console, data, groups[:limit]))
+    current_context().out.result(data, lambda console: _render_list(console, data, groups[:limit]))
 
 
 @app.command("show", cls=StackCommand)
@@ -95,18 +95,14 @@ def show(
     token is never shown. The options alone select what the list would show.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    failures = Failures(control, _filters(process, code, reason, since, until))
+    failures = _failures(process, code, reason, since, until)
     rows = failures.select(names or [])
     if len(rows) == 1:
-        whole = _whole(control, failures.search, rows[0])
-        if rows[0].started is not None:
-            whole["link"] = context.stack.execution_link(rows[0].execution)
-        data = {"request": whole, **_unread(failures.search)}
+        data = {"request": _whole(context.stack, failures, rows[0]), **_unread(failures.search)}
         context.out.result(data, lambda console: _render_whole(console, data))
         return
     groups = grouped(rows)
-    shown = {**_unread(failures.search), "groups": [_with_rows(each) for each in groups]}
+    shown = {"groups": [_with_rows(each) for each in groups], **_unread(failures.search)}
     context.out.result(shown, lambda console: _render_groups(console, shown, groups, limit))
 
 
@@ -131,13 +127,10 @@ def redrive(
     caller of the one before has its answer. You can interrupt the command and run it again. If all requests are left,
     the exit code is 3.
     """
-    context = current_context()
-    deadline = deadline_of(start_before) if start_before else ""
-    filters = _filters(process, code, reason, since, until)
     _check_selection(names, process, code, reason, since, until)
-    control = SlotControl(context.stack)
-    failures = Failures(control, filters)
-    redriving = Redriving(context, control, failures.select(names or []), deadline)
+    deadline = deadline_of(start_before) if start_before else ""
+    failures = _failures(process, code, reason, since, until)
+    redriving = Redriving(current_context(), failures.control, failures.select(names or []), deadline)
     _change(failures.search, redriving, "Queue {} again, each as its next attempt?", dry_run)
 
 
@@ -156,19 +149,17 @@ def discard(
     Give groups, ids, or options that select what the list would show. A discarded request cannot be redriven. How it
     ended is kept until its row expires. You can interrupt the command and run it again.
     """
-    context = current_context()
-    filters = _filters(process, code, reason, since, until)
     _check_selection(names, process, code, reason, since, until)
-    control = SlotControl(context.stack)
-    failures = Failures(control, filters)
-    discarding = Discarding(context, control, failures.select(names or []))
+    failures = _failures(process, code, reason, since, until)
+    discarding = Discarding(current_context(), failures.control, failures.select(names or []))
     question = "Discard {} for good? Their contents are removed, so that they can never be redriven."
     _change(failures.search, discarding, question, dry_run)
 
 
-def _filters(process: str | None, code: str | None, reason: str, since: str | None, until: str | None) -> Filters:
+def _failures(process: str | None, code: str | None, reason: str, since: str | None, until: str | None) -> Failures:
     start, end = period(since or _BEGIN, until or "0m", time.time())
-    return Filters(start, end if until else _END, process, code, reason)
+    filters = Filters(start, end if until else _END, process, code, reason)
+    return Failures(SlotControl(current_context().stack), filters)
 
 
 def _check_selection(names: Sequence[str] | None, *filters: str | None) -> None:
@@ -218,13 +209,14 @@ def _which(chosen: Sequence[Chosen]) -> str:
     return f"{count(len(chosen), 'request')} ({some})"
 
 
-def _whole(control: SlotControl, search: Search, row: RequestRow) -> dict[str, Any]:
+def _whole(stack: StackConnection, failures: Failures, found: RequestRow) -> dict[str, Any]:
     """A request in full, as JSON shows it."""
     # The index of failures has no cause.
-    row = control.row_search.row(row.process, row.execution) or row
-    body = search.try_read("content", lambda: control.row_search.body(row.process, row.execution), "")
+    row = failures.control.row_search.row(found.process, found.execution) or found
+    body = failures.search.try_read("content", lambda: failures.control.row_search.body(row.process, row.execution), "")
+    more = {"body": hide_tokens(body), "link": "" if row.started is None else stack.execution_link(row.execution)}
     whole = {"process": row.process, "request_id": row.request_id, **attempt_as_dict(row)}
-    return whole | ({"body": hide_tokens(body)} if body else {})
+    return whole | {name: value for name, value in more.items() if value}
 
 
 def _with_rows(group: FailureGroup) -> dict[str, Any]:
