@@ -76,8 +76,6 @@ PYTHON := $(VENV)/bin/python
 SETUP  := python3 dev/tools/bootstrap.py
 # The set-up writes this file last, since an interrupted set-up has a Python without packages.
 READY  := $(VENV)/.installed-local
-# The Lambda runtime's client and emulator exist for Linux only.
-RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
 # For two processors: tests with an engine mostly wait. Measured: 372 s with 5, 379 s with 4.
 TEST_WORKERS ?= 5
 # They take long, or need the package index. Without their names, pytest collects test_*.py only.
@@ -162,14 +160,14 @@ work:  #+ Send the worker of local-up BODY, or the shipped work's sample request
 	@$(PYTHON) -m dev.emulator work -- "$$BODY"
 
 .PHONY: invoke
-invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EVENT, list the events
+invoke: setup-dev  #+ Call FUNCTION with EVENT on an embedded AWS; without EVENT, list the events
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
 
 ##@ Develop
 
 .PHONY: setup-dev
 setup-dev:  ## Install what tests and linters need into build/venv, as the targets of this group do
-	@$(SETUP) requirements/local.txt requirements/web.txt requirements/dev.txt $(RUNTIME)
+	@$(SETUP) requirements/local.txt requirements/web.txt requirements/dev.txt
 
 .PHONY: check
 check: lint-code  ## Format, lint, types, and the fast tests of what differs from BASE (main)
@@ -227,7 +225,7 @@ hooks: setup-dev  #+ Let git run make check before each commit (.pre-commit-conf
 .PHONY: lock
 lock: setup  #+ Compile requirements/*.in (needs the package index)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local web dev runtime checkov hooks; do \
+	@for name in local web dev checkov hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dev.tools.invoke.function_stack import DeployedFunction
-from dev.tools.invoke.response_receiver import ResponseReceiver
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import process_of_execution
@@ -26,10 +25,10 @@ QUEUES = ("DispatchQueue", "EndingQueue", "RequestDeadLetterQueue", "WorkQueue",
 class Outcome:
     """The outcome of one event, with the function's answer and log."""
 
-    def __init__(self, function: DeployedFunction, receiver: ResponseReceiver, answer: Any, log: str) -> None:
+    def __init__(self, function: DeployedFunction, answer: Any, log: str) -> None:
         self.answer = answer
         self.log = log
-        self.response = receiver.answers[-1] if receiver.answers else {}
+        self.response = function.response()
         self._client = function.aws.client
         self._names = function.names
 

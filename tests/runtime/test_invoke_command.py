@@ -1,10 +1,10 @@
-"""`make invoke`: its output, the stack that it uses, and its refusals of unknown names."""
+"""`make invoke`: its output, its refusals of unknown names, and what it shows of a function that fails."""
 
 from __future__ import annotations
 
+import io
 import json
-import sys
-from pathlib import Path
+import zipfile
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,15 +12,11 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import invoke_command as command
-from dev.tools.invoke.function_stack import DeployedFunction, bring_up
+from dev.tools.invoke.event_setup import EventSetup
+from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of
 
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
-
-
-@pytest.fixture(autouse=True)
-def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not use a stack that the developer has running."""
-    monkeypatch.setattr(command, "LOCAL_STACK", tmp_path / "nothing")
+JANITOR = (ROOT / "functions" / "janitor" / "app.py").read_text()
+HANDLER = "import os, time\ndef handler(event, context):\n    print('called')\n    "
 
 
 def _run(*arguments: str) -> Result:
@@ -42,9 +38,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones(arguments: list[str], me
     assert message in result.stderr
 
 
-@on_linux
-def test_it_works_without_a_stack_and_separates_answer_and_log() -> None:
-    result = _run("process_registrar", "update_job")
+def test_it_deploys_the_function_and_separates_answer_and_log() -> None:
+    result = _run("process_registrar", str(ROOT / "events" / "process_registrar" / "update_job.json"))
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) is None
     assert '"Status": "SUCCESS"' in result.stderr
@@ -52,18 +47,36 @@ def test_it_works_without_a_stack_and_separates_answer_and_log() -> None:
     assert "Changed the target of the process" in result.stderr
 
 
-@on_linux
-def test_it_uses_a_running_local_stack_and_accepts_a_file(
-    aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def function(aws: EmbeddedAws) -> DeployedFunction:
+    return DeployedFunction(aws, bring_up(aws, "janitor", {}, "faults"), "janitor")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (f"{HANDLER}raise ValueError('no such thing')", ["called", "ValueError: no such thing"]),
+        (
+            f"{HANDLER}time.sleep(3600)",
+            ["called", "the function failed: Sandbox.Timedout: Task timed out after 1.00 s"],
+        ),
+        (f"{HANDLER}os._exit(3)", ["called", "the function failed: Runtime.HandlerError: Worker process died"]),
+        ("import unknown", ["ModuleNotFoundError: No module named 'unknown'"]),
+        ("import os\nos.environ['ABSENT']", ["KeyError: 'ABSENT'"]),
+        (JANITOR, ["MissingSetting: the function's environment lacks SLOT_TABLE_NAME; "]),
+    ],
+)
+def test_a_fault_of_the_function_is_shown_and_is_the_exit_code(
+    function: DeployedFunction, capsys: pytest.CaptureFixture[str], source: str, shown: list[str]
 ) -> None:
-    monkeypatch.setattr(command, "LOCAL_STACK", aws.state_dir)
-    monkeypatch.setattr(command, "STACK_NAME", bring_up(aws, "starter", {"ProcessName": "local"}, "as-local-up"))
-    event = tmp_path / "mine.json"
-    event.write_text("{}")
-    result = _run("starter", str(event))
-    assert f"on the stack of make local-up, at {aws.endpoint}" in result.stderr
-    # Not an event of SQS: the function fails, which is the exit code.
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "the function failed: KeyError: 'Records'" in result.stderr
-    table = DeployedFunction(aws, command.STACK_NAME, "starter").names["SlotTable"]
-    assert aws.client("dynamodb").scan(TableName=table)["Items"] == []  # what the event needed is removed
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("app.py", source)
+    functions = function.aws.client("lambda")
+    functions.update_function_code(FunctionName=function.name, ZipFile=content.getvalue())
+    functions.update_function_configuration(FunctionName=function.name, Timeout=1, Environment={"Variables": {}})
+    with pytest.raises(SystemExit) as ended:
+        command.call(function, EventSetup(function, "janitor"), *events_of("janitor"))
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out) == (1, "")
+    assert all(text in output.err for text in shown), output.err

@@ -1,1 +1,1 @@
-"""`make invoke`: call a function with a sample event, in the real Lambda runtime on this machine."""
+"""`make invoke`: call a function with a sample event, on an embedded AWS."""

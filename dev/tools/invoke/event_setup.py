@@ -1,8 +1,7 @@
 """Create what a sample event needs: its process, secret, object or aborted execution.
 
 For example, the request of `starter/full` waits because the process `full` has no slot, and `chatbot/replay` is refused
-because its signature was used before. Everything is created before the call, and can be created twice. What the
-function itself writes, such as a dead-letter message, stays.
+because its signature was used before. Everything is created before the call, and can be created twice.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.tools.function_folders import own_module
 from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction, event_folders
-from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.chatbot.token import ITEM_NAME
@@ -57,30 +55,14 @@ Event = dict[str, Any]
 
 
 class EventSetup:
-    """Creates what the events of one function need.
+    """Creates what the events of one function need, in a stack that has no other users."""
 
-    Args:
-        undo: removes what the setup creates when it closes, from a stack that has other users. None: the stack is used
-            by this call alone, so the setup may make its workflow fail.
-        now: when the events are sent, in seconds since the epoch; by default now.
-    """
-
-    def __init__(
-        self,
-        function: DeployedFunction,
-        folder: str,
-        receiver: ResponseReceiver,
-        *,
-        undo: ExitStack | None = None,
-        now: float | None = None,
-    ) -> None:
+    def __init__(self, function: DeployedFunction, folder: str) -> None:
         self._folder = folder
-        self._receiver = receiver
-        self._own = undo is None
-        self._undo = undo or ExitStack()
+        self._function = function
         self._client = function.aws.client
         self.names = function.names
-        self._now = time.time() if now is None else now
+        self._now = time.time()
 
     def before(self, path: Path) -> Path | None:
         """The event to call before the one in this file; None if there is none."""
@@ -104,13 +86,13 @@ class EventSetup:
             if self._folder in makers:
                 event = makers[self._folder](name, event)
             if own := own_module(self._folder, "event_setup"):
-                own.prepare(name, self._client, self.names, None if self._own else self._undo)
+                own.prepare(name, self._client, self.names)
             for record in event.get("Records", []):
                 self._of_this_stack(record)
                 if name:
                     self._sent_now(record)
             if "ResponseURL" in event:
-                event |= {"ResponseURL": self._receiver.url}
+                event |= {"ResponseURL": self._function.response_url}
         return event
 
     def _of_this_stack(self, record: Event) -> None:
@@ -150,14 +132,14 @@ class EventSetup:
             a_second_ago = datetime.fromtimestamp(self._now - 1, UTC).isoformat()
             self._queue(Request("full", {}, "2012-07", start_before=a_second_ago))
             event["Records"][0]["body"] = Bell("full", self._now).to_json()
-        if name == "malformed_process" and self._own:
+        if name == "malformed_process":
             item = {"process_name": {"S": "malformed"}, "slot_limit": {"S": "10"}}
             self._client("dynamodb").put_item(TableName=self.names["SlotTable"], Item=item)
         return event
 
     def _janitor(self, name: str, event: Event) -> Event:
         self._make_processes()
-        if name == "scheduled_run" and self._own:
+        if name == "scheduled_run":
             # Its starter died long ago, after reserving the slot and before starting the workflow.
             execution = self._queue(Request("sample", {}, "2012-07"))
             grants = Grants(self._client("dynamodb"), self.names["SlotTable"])
@@ -172,7 +154,7 @@ class EventSetup:
             cancelled = self._queue(Request(message["process"], {}, "2012-08"))
             leaving = Leaving(cancelled, "CANCELLED", "Cancelled", "by an operator")
             self._requests.leave(message["process"], [leaving], self._now)
-        if "detail" in message and self._own:
+        if "detail" in message:
             self._end(message["detail"])
         return event
 
@@ -181,10 +163,6 @@ class EventSetup:
         for job in JOBS:
             with suppress(glue.exceptions.AlreadyExistsException):
                 glue.create_job(Name=job, Role="role", Command={"Name": "pythonshell"})
-                self._undo.callback(glue.delete_job, JobName=job)
-        process = event.get("ResourceProperties", {}).get("ProcessName")
-        if process and not self._processes.read_item(process):
-            self._undo.callback(self._remove, process)  # the function registers it
         return event
 
     def _chatbot(self, _name: str, event: Event) -> Event:
@@ -198,11 +176,10 @@ class EventSetup:
             # The chatbot acquires the lock before it invokes the refresher.
             table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
             table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
-            self._undo.callback(table.release, ITEM_NAME, event["release_code"])
         return event
 
     def _retry_report(self, name: str, event: Event) -> Event:
-        if name == "scheduled" and self._own:
+        if name == "scheduled":
             ledger = Ledger(self._client("dynamodb"), self.names["RequestLedgerTable"])
             message = Message("order-1", {})
             claim = ledger.claim(message, "a-delivery", self._now - 3600, 60)
@@ -217,18 +194,7 @@ class EventSetup:
             self._create(name, limit)
 
     def _create(self, name: str, limit: int, **settings: Any) -> None:
-        if self._processes.create(name, limit, "a-job", **settings):
-            self._undo.callback(self._remove, name)
-
-    def _remove(self, name: str) -> None:
-        """Remove a process in which no request holds a slot."""
-        with suppress(LookupError):  # the function has removed it
-            self._processes.pause(name)
-            self._processes.remove(name)
-
-    @property
-    def _processes(self) -> Processes:
-        return Processes(self._client("dynamodb"), self.names["SlotTable"])
+        Processes(self._client("dynamodb"), self.names["SlotTable"]).create(name, limit, "a-job", **settings)
 
     @property
     def _requests(self) -> RequestTable:
@@ -238,15 +204,12 @@ class EventSetup:
         """Add the row of a request that was received a minute ago and is queued; return its execution's name."""
         received = self._now - 60
         accept(self._requests, request, "a-message", received, "1", received)
-        key = {"process_name": {"S": request.process}, "execution": {"S": request.execution_name}}
-        self._undo.callback(self._client("dynamodb").delete_item, TableName=self.names["RequestTable"], Key=key)
         return request.execution_name
 
     def _give_credentials(self) -> None:
-        if self._own:
-            value = json.dumps({"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET})
-            secret = self.names["ApiCredentialsSecret"]
-            self._client("secretsmanager").put_secret_value(SecretId=secret, SecretString=value)
+        value = json.dumps({"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET})
+        secret = self.names["ApiCredentialsSecret"]
+        self._client("secretsmanager").put_secret_value(SecretId=secret, SecretString=value)
 
     def _is_sample(self, path: Path) -> bool:
         return path.resolve().parent in event_folders(self._folder)

@@ -1,7 +1,8 @@
-"""Deploy one function and the resources that it uses, as a separate stack on an embedded AWS, from template.yaml.
+"""Deploy one function and the resources that it uses, as a separate stack on an embedded AWS, and call the function.
 
-The stack is inert: it has no event source, no schedule and no custom resource, and its workflow waits in its first
-state. So every change after a call was made by the function. Names, environment and timeout are the template's.
+The stack is part of template.yaml and inert: it has no event source, no schedule and no custom resource, and its
+workflow waits in its first state. So every change after a call was made by the function. Names, environment and timeout
+are the template's. The code is that of the sources; the packages that the layer contains are those of build/venv.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from samtranslator.yaml_helper import yaml_parse
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
+from dev.emulator.local_clients import local_client
 from dev.tools.function_folders import code_folders
-from dev.tools.invoke.lambda_runtime import Configuration
 
 TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"
+RESPONSE = "response.json"
 WAITING_STATE = {"Type": "Wait", "Seconds": 86400, "End": True}
 WAITING_DEFINITION = {"StartAt": "Only", "States": {"Only": WAITING_STATE}}
 READY_SECONDS = 120.0
+ANSWER_SECONDS = 60.0  # after the function's timeout, for a cold start on a busy machine
+
+
+class FunctionFailed(RuntimeError):
+    """The function raised, exited or timed out; the message is Lambda's answer."""
 
 
 def logical_id(function: str) -> str:
@@ -40,10 +47,15 @@ def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], nam
     name = name or f"slotkeeper-{function.replace('_', '-')}"
     s3, cloudformation = aws.client("s3"), aws.client("cloudformation")
     s3.create_bucket(Bucket=BUCKET)
-    s3.put_object(Bucket=BUCKET, Key="nothing.zip", Body=_nothing())
+    template = reached_by(logical_id(function), yaml_parse(TEMPLATE.read_text(encoding="utf-8")))
+    for properties in (each["Properties"] for each in template["Resources"].values()):
+        for code, inside in (("CodeUri", ""), ("ContentUri", "python/")):
+            if code in properties:
+                archive = _archive(ROOT / properties[code], inside)
+                s3.put_object(Bucket=BUCKET, Key=f"{properties[code]}.zip", Body=archive)
+                properties[code] = f"s3://{BUCKET}/{properties[code]}.zip"
     # By URL, as sam deploys it: a template in the request may have at most 51,200 bytes.
-    template = json.dumps(reached_by(logical_id(function), yaml_parse(TEMPLATE.read_text(encoding="utf-8"))))
-    s3.put_object(Bucket=BUCKET, Key=f"{name}.json", Body=template.encode())
+    s3.put_object(Bucket=BUCKET, Key=f"{name}.json", Body=json.dumps(template).encode())
     cloudformation.create_stack(
         StackName=name,
         TemplateURL=f"{aws.endpoint}/{BUCKET}/{name}.json",
@@ -75,15 +87,12 @@ def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inert(resource: dict[str, Any]) -> dict[str, Any]:
-    """The resource without event sources and workflow steps, and without files that `sam build` provides."""
+    """The resource without event sources, workflow steps and the job's script."""
     properties = dict(resource.get("Properties", {}))
     match resource["Type"]:
         case "AWS::Serverless::Function":
             properties.pop("Events", None)
             properties.pop("DeploymentPreference", None)
-            properties["CodeUri"] = f"s3://{BUCKET}/nothing.zip"
-        case "AWS::Serverless::LayerVersion":
-            properties["ContentUri"] = f"s3://{BUCKET}/nothing.zip"
         case "AWS::StepFunctions::StateMachine":
             for name in ("DefinitionS3Location", "DefinitionSubstitutions", "LoggingConfiguration"):
                 properties.pop(name, None)
@@ -112,30 +121,60 @@ def _names(value: Any) -> Iterator[str]:
         yield from _names(inner)
 
 
-def _nothing() -> bytes:
+def _archive(folder: Path, inside: str) -> bytes:
+    """A zip archive of the files of a folder. Equal files give equal archives, of which the engines keep one copy."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("nothing.txt", "")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.writestr(zipfile.ZipInfo(inside + path.relative_to(folder).as_posix()), path.read_bytes())
     return content.getvalue()
 
 
 class DeployedFunction:
-    """A function that is deployed on an embedded AWS, with the physical names of its stack's resources."""
+    """A function that is deployed on an embedded AWS, with the physical names of its stack's resources.
+
+    `response_url` is where a custom resource's function sends its answer: an object in S3, as with CloudFormation.
+    """
 
     def __init__(self, aws: EmbeddedAws, stack: str, function: str) -> None:
-        """`function` is the name of its folder. Raises KeyError if the stack has no such function."""
+        """`function` is the name of its folder."""
         self.aws = aws
         resources = aws.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
         self.names = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
-        deployed = aws.client("lambda").get_function_configuration(FunctionName=self.names[logical_id(function)])
-        self.configuration = Configuration(
-            name=deployed["FunctionName"],
-            folder=code_folders()[function],
-            handler=deployed["Handler"],
-            timeout=deployed["Timeout"],
-            memory=deployed["MemorySize"],
-            environment=deployed["Environment"]["Variables"],
-        )
+        self.name = self.names[logical_id(function)]
+        deployed = aws.client("lambda").get_function_configuration(FunctionName=self.name)
+        self._lambda = local_client("lambda", aws.endpoint, read_timeout=deployed["Timeout"] + ANSWER_SECONDS)
+        self._log_group = deployed["LoggingConfig"]["LogGroup"]
+        self._lines_read = 0
+        response = {"Bucket": BUCKET, "Key": RESPONSE}
+        self.response_url = aws.client("s3").generate_presigned_url("put_object", Params=response)
+
+    def invoke(self, event: Any) -> Any:
+        """Call the function, and return its answer. Raises FunctionFailed."""
+        self.aws.client("s3").delete_object(Bucket=BUCKET, Key=RESPONSE)
+        called = self._lambda.invoke(FunctionName=self.name, Payload=json.dumps(event))
+        answer = json.loads(called["Payload"].read())
+        if "FunctionError" in called:
+            raise FunctionFailed(f"{answer['errorType']}: {answer['errorMessage']}")
+        return answer
+
+    def new_log(self) -> str:
+        """The function's log since the last call of this method."""
+        pages = self.aws.client("logs").get_paginator("filter_log_events").paginate(logGroupName=self._log_group)
+        lines = [event["message"] for page in pages for event in page["events"]]
+        new = lines[self._lines_read :]
+        self._lines_read = len(lines)
+        return "\n".join(new)
+
+    def response(self) -> dict[str, Any]:
+        """The answer to CloudFormation of the last call; empty if there is none."""
+        s3 = self.aws.client("s3")
+        try:
+            response: dict[str, Any] = json.load(s3.get_object(Bucket=BUCKET, Key=RESPONSE)["Body"])
+        except s3.exceptions.NoSuchKey:
+            return {}
+        return response
 
 
 def folders() -> list[str]:

@@ -13,25 +13,21 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET, ChatService
-from dev.emulator.deployment import STACK_NAME, DeploymentError
+from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.event_setup import EventSetup
-from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of, folders
-from dev.tools.invoke.lambda_runtime import FunctionFailed, Runtime, RuntimeUnavailable
-from dev.tools.invoke.response_receiver import ResponseReceiver
+from dev.tools.invoke.function_stack import DeployedFunction, FunctionFailed, bring_up, events_of, folders
 from slotkeeper_cli.formatting import did_you_mean
-
-LOCAL_STACK = ROOT / "build" / "local"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("function", default="")
 @click.argument("event", default="")
 def main(function: str, event: str) -> None:
-    """Call FUNCTION in the real Lambda runtime with EVENT: a name in events/FUNCTION/, or the path of a JSON file.
+    """Call FUNCTION with EVENT: a name in events/FUNCTION/, or the path of a JSON file.
 
-    The function uses the stack of `make local-up` if that runs, otherwise a small stack that is created for the call.
-    The answer is written to standard output, everything else to standard error. Without EVENT, list the events.
+    The function is deployed with the resources that it uses to an embedded AWS, for this call alone. The answer is
+    written to standard output, everything else to standard error. Without EVENT, list the events.
 
     Exit codes: 0 the function answered; 1 it raised or timed out; 2 it was not called.
     """
@@ -40,52 +36,39 @@ def main(function: str, event: str) -> None:
         return
     path = _event(_known(function), event)
     try:
-        with tempfile.TemporaryDirectory() as scratch, prepared(function, Path(scratch)) as (deployed, setup, receiver):
-            log = Path(scratch) / "function.log"
-            with Runtime(deployed.configuration, deployed.aws.endpoint, log) as runtime:
-                _call(runtime, setup, receiver, path)
-    except (EngineError, DeploymentError, RuntimeUnavailable, BotoCoreError, ClientError) as error:
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            EmbeddedAws.start(Path(scratch)) as aws,
+            own_stack(aws, function) as (deployed, setup),
+        ):
+            call(deployed, setup, path)
+    except (EngineError, DeploymentError, BotoCoreError, ClientError) as error:
         _say(str(error))
         raise SystemExit(2) from None
 
 
-def _call(runtime: Runtime, setup: EventSetup, receiver: ResponseReceiver, path: Path) -> None:
+def call(deployed: DeployedFunction, setup: EventSetup, path: Path) -> None:
+    """Call the function with the event in a file, after the one that it requires, and print log and answer."""
     first = setup.before(path)
     for each, note in [(first, ", which is required first"), (path, "")] if first else [(path, "")]:
         event = setup.prepare(each)
         _say(f"{_shown(each)}{note}")
         try:
-            answer = runtime.invoke(event)
+            answer = deployed.invoke(event)
         except FunctionFailed as error:
-            _say(runtime.new_output().strip(), label="")
+            _say(deployed.new_log(), label="")
             _say(f"the function failed: {error}")
             raise SystemExit(1) from None
-        _say(runtime.new_output().strip(), label="")
-    for response in receiver.answers[-1:]:
+        _say(deployed.new_log(), label="")
+    if response := deployed.response():
         _say(f"CloudFormation received: {json.dumps(response)}")
     click.echo(json.dumps(answer, indent=2))
 
 
 @contextmanager
-def prepared(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
-    """Yield the function in the stack of `make local-up`, or in a new stack if that does not run or lacks the function,
-    with the setup of its events and the receiver of its responses to CloudFormation."""
-    running = _running(function)
-    if running is None:
-        _say("on a stack created for this call")
-        with EmbeddedAws.start(scratch / "aws") as aws, own_stack(aws, function) as made:
-            yield made
-        return
-    _say(f"on the stack of make local-up, at {running.aws.endpoint}")
-    with ResponseReceiver() as receiver, ExitStack() as undo:
-        yield running, EventSetup(running, function, receiver, undo=undo), receiver
-
-
-@contextmanager
-def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, EventSetup, ResponseReceiver]]:
-    """As `prepared`, in a new stack on this embedded AWS."""
+def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, EventSetup]]:
+    """The function, deployed in a stack of its own, and the setup of its events."""
     with ExitStack() as stack:
-        receiver = stack.enter_context(ResponseReceiver())
         parameters = {}
         if function in ("chatbot", "token_refresher"):
             service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
@@ -97,14 +80,7 @@ def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function == "token_refresher":
             parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without it the template has no TokenRefresher
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
-        yield made, EventSetup(made, function, receiver), receiver
-
-
-def _running(function: str) -> DeployedFunction | None:
-    try:
-        return DeployedFunction(EmbeddedAws.attach(LOCAL_STACK), STACK_NAME, function)
-    except (EngineError, KeyError, ClientError, BotoCoreError):
-        return None
+        yield made, EventSetup(made, function)
 
 
 def _known(function: str) -> str:

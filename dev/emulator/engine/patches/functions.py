@@ -31,6 +31,7 @@ from dev.emulator.environment import ROOT
 MARKER = "\x03"  # End of Text
 MOST_SECONDS = 30.0  # if the environment has ended, and a process that it started keeps its log open
 _END = "        _real_stdout.flush()\n\nrun()\n"
+_INIT_ERROR = '{"status": "error", "error": str(e)}'
 # None in sys.modules makes an import fail ("The import system", The Python Language Reference).
 HIDE = 'import sys\nsys.modules.update({"awscrt": None, "OpenSSL": None})\n'
 SWEEP_SECONDS = 0.5
@@ -180,6 +181,23 @@ def _read(drain: Callable[..., str], worker: Any, **bounds: float) -> str:
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+@patch
+def lambda_init_errors() -> None:
+    """The error of a function that fails in its init phase has the exception's type and stack trace.
+
+    AWS: "Lambda Developer Guide: AWS Lambda function errors in Python": errorType, errorMessage and stackTrace.
+    MiniStack's has the exception's text alone, such as `'NAME'` if the environment lacks NAME.
+    """
+    replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", _with_init_trace)
+
+
+def _with_init_trace(script: str) -> str:
+    """Add the stack trace to the error. Raises PatchError if the program reports it in another way."""
+    if script.count(_INIT_ERROR) != 1:
+        raise PatchError("the program of a Python environment does not report an error of its init phase as expected")
+    return script.replace(_INIT_ERROR, _INIT_ERROR.replace("str(e)", "traceback.format_exc()"))
 
 
 @patch
