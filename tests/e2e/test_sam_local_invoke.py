@@ -14,7 +14,7 @@ from dev.emulator.environment import ROOT
 from tests.e2e.deployed_stack import DeployedStack
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the engine has an address for containers on Linux only"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # between SAM CLI's own packages
 ]
 NO_SERVICE = "http://127.0.0.1:9"

@@ -1,7 +1,7 @@
 """`make own-work`: replace the shipped work by own work in a copy, and run what docs/retries.md promises for it.
 
-These are the linters, the tests that read the function of the worker, its events or its resources, and its events in
-the Lambda runtime. The scenario of the shipped work states that it needs it.
+These are the linters, the tests that read the function of the worker, its events or its resources, and its events on
+the embedded AWS. The scenario of the shipped work states that it needs it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Each command in each document: a shell runs it, and its options and values are checked with the real program.
 
 The programs are replaced by a script that records its arguments. Calls of AWS are validated with botocore's models.
-tests/e2e and tests/runtime have the effects of the commands, on the embedded AWS and in the real runtime.
+tests/e2e and tests/runtime have the effects of the commands, on the embedded AWS.
 """
 
 from __future__ import annotations
