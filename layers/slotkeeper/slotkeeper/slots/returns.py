@@ -47,6 +47,14 @@ MAX_TRIES = 20
 MAX_REDRIVES = 10
 # Keys of one call (API Reference, BatchGetItem), of which the answer may have 16 MB.
 MAX_READS = 80
+# Without the task token, which an operator's role need not be permitted to read.
+_READ = {
+    "ConsistentRead": True,
+    "ProjectionExpression": (
+        "process_name, execution, #state, #open, request_id, attempt, message_id, digest, priority, weight, skips, body"
+    ),
+    "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
+}
 # Kept for the next attempt.
 _KEPT = ("process_name", "request_id", "message_id", "digest", "priority", "weight", "skips")
 
@@ -178,7 +186,7 @@ class Requeues:
         rows: dict[str, Item] = {}
         keys: Sequence[Mapping[str, Any]] = [self._table.key((process, name)) for name in executions]
         while keys:  # DynamoDB leaves keys unprocessed under load (API Reference, BatchGetItem)
-            asked: Any = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
+            asked: Any = {self._table.name: {"Keys": keys, **_READ}}
             answer = self._dynamodb.batch_get_item(RequestItems=asked)
             rows |= {row["execution"]["S"]: row for row in answer["Responses"].get(self._table.name, [])}
             unread: Mapping[str, Any] = answer.get("UnprocessedKeys", {})
