@@ -148,22 +148,22 @@ def _received(**fields: object) -> Received:
     """All of ONE, which succeeded, and of TWO, which failed: its caller was answered."""
     of = {each: ("sample", each, 1) for each in "ab"}
     events = frozenset({(of["a"], "SUCCEEDED"), (of["b"], "FAILED")})
-    caller = Answered("b", Sending(TWO.execution, START), "FAILED")
+    caller = Answered("b", Sending(TWO.execution, START), "", "FAILED")
     return replace(Received(events, frozenset({of["b"]}), [caller]), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("received", "finding"),
     [
-        (_received(), "2 ends, 1 notified failures, 1 callers"),
+        (_received(), "2 ends, 1 notified failures, 1 answers"),
         (_received(events=frozenset()), "without an event: a, attempt 1 (sample), b, attempt 1 (sample)"),
         (_received(notified=frozenset()), "failed without a notification: b, attempt 1 (sample)"),
         (
-            _received(callers=[Answered("b", Sending(TWO.execution, START), "RUNNING")]),
-            "callers without an answer: b",
+            _received(callers=[Answered("b", Sending(TWO.execution, START), "", "RUNNING")]),
+            "callers without an answer: b (RUNNING)",
         ),
         (
-            _received(callers=[Answered("b", Sending(TWO.execution, START), "SUCCEEDED")]),
+            _received(callers=[Answered("b", Sending(TWO.execution, START), "", "SUCCEEDED")]),
             "callers with another answer than the outcome: b",
         ),
     ],

@@ -115,6 +115,9 @@ class FaultPlayer:
     def storm(self) -> None:
         """Send and cause everything in the plan, at its time."""
         for send in self.plan.sends:
+            if send.has_caller:
+                self.stack.receivers.call(send.body(self.started), self.started + send.at)
+                continue
             self._at(send.at, partial(self.send, send))
         for fault in self.plan.faults:
             self._at(fault.at, partial(self.cause, fault))
@@ -163,10 +166,10 @@ class FaultPlayer:
     # ----------------------------------------------------------------------------------------------------- faults
 
     def send(self, send: Send) -> None:
-        body = json.dumps(send.body(time.time()))
         if send.has_caller:
-            self.stack.receivers.call(json.loads(body))
+            self.stack.receivers.call(send.body(time.time()), time.time())
             return
+        body = json.dumps(send.body(time.time()))
         self.sent.append(replace(self.stack.send(send.process, send.request_id, body), leaves=send.leaves))
 
     def cause(self, fault: Fault) -> None:

@@ -18,7 +18,7 @@ PROCESSES = (f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}c")
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
 SHARE_SKIP, SHARE_LATE = 0.04, 0.06
-SHARE_CALLERS = 0.15  # of the others: requests whose caller waits for the answer
+SHARE_CALLERS = 0.25  # of the others: requests whose caller waits for the answer
 DEADLINE = 6.0  # seconds after the sending, until which some requests must start
 SLOT_SECONDS = 4.0  # approximate seconds for which a request holds a slot, to compute the number of requests
 LOAD = 0.55  # share of the slots' capacity without faults; a disturbed request takes more than twice its time
@@ -107,7 +107,7 @@ def draw(minutes: float, seed: int, limit: int) -> Plan:
 def burst(limits: Mapping[str, int], each: int) -> list[Send]:
     """The requests after the faults: for each process as many as it has slots, and `each` more."""
     return [
-        Send(0.0, process, f"calm-{process}-{number}", 0.3, "succeed")
+        Send(0.0, process, f"calm-{process}-{number}", 0.3, "succeed", has_caller=number % 3 == 0)
         for process, limit in limits.items()
         for number in range(limit + each)
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from slotkeeper_cli.audit.work_history import STARTED, Sending, WorkHistory, lab
 
 CALLER = Path(__file__).with_name("soak-caller.asl.json")
 _ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
+_RESTARTED = "States.ServiceRestart"  # of an execution that ran when the engine was restarted
 # State -> status of its event; the others are dead-lettered.
 _STATUSES = {"SUCCEEDED": "SUCCEEDED", "FAILED": "FAILED", "SKIPPED": "SKIPPED"}
 
@@ -27,10 +29,11 @@ Request = tuple[str, str, int]  # process, id and attempt
 
 @dataclass(frozen=True)
 class Answered:
-    """A caller: its message, and the status in which it has ended, RUNNING if it has no answer."""
+    """A caller: its message, and the error and the status with which it has ended, RUNNING if it has no answer."""
 
     request_id: str
     sending: Sending
+    error: str
     status: str
 
 
@@ -62,9 +65,10 @@ class Receivers:
         machine = {"name": "soak-caller", "definition": CALLER.read_text(), "roleArn": _ROLE}
         self._caller = stepfunctions.create_state_machine(**machine)["stateMachineArn"]
 
-    def call(self, body: Mapping[str, Any]) -> None:
-        """Start a caller that sends this request."""
-        given = json.dumps({"queue_url": self._queue_url, "body": body})
+    def call(self, body: Mapping[str, Any], at: float) -> None:
+        """Start a caller that sends this request at a time: it starts before the faults, which act on its calls too."""
+        moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        given = json.dumps({"at": moment, "queue_url": self._queue_url, "body": body})
         self._stepfunctions.start_execution(stateMachineArn=self._caller, name=body["request_id"], input=given)
 
     def waiting(self) -> int:
@@ -88,16 +92,21 @@ class Receivers:
                     notified.add(_request(json.loads(body["Message"])))
                 self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         pages = self._stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=self._caller)
-        callers = [self._answered(each) for page in pages for each in page["executions"]]
-        return Received(frozenset(events), frozenset(notified), callers)
+        callers = (self._answered(each) for page in pages for each in page["executions"])
+        return Received(frozenset(events), frozenset(notified), [each for each in callers if each])
 
-    def _answered(self, listed: Mapping[str, Any]) -> Answered:
-        history = self._stepfunctions.get_execution_history(executionArn=listed["executionArn"], maxResults=100)
-        (scheduled,) = (each for each in history["events"] if each["type"] == "TaskScheduled")
+    def _answered(self, listed: Mapping[str, Any]) -> Answered | None:
+        """A caller; None if it has sent nothing before the engine was restarted, which ends executions."""
+        arn = listed["executionArn"]
+        history = self._stepfunctions.get_execution_history(executionArn=arn, maxResults=100)
+        scheduled = next((each for each in history["events"] if each["type"] == "TaskScheduled"), None)
+        described = self._stepfunctions.describe_execution(executionArn=arn)
+        if scheduled is None:
+            return None
         body = json.loads(scheduled["taskScheduledEventDetails"]["parameters"])["MessageBody"]
         name = execution_name(body["process"], body["request_id"], 1, caller_of(body["task_token"]))
         sending = Sending(name, scheduled["timestamp"].timestamp(), STARTED)
-        return Answered(body["request_id"], sending, listed["status"])
+        return Answered(body["request_id"], sending, described.get("error", ""), described["status"])
 
 
 def _request(of: Mapping[str, Any]) -> Request:
@@ -123,12 +132,17 @@ def all_was_published(history: WorkHistory, received: Received) -> CheckResult:
         "failed without a notification": [
             label_of(row) for row in ended if row.state == "FAILED" and keys[row.execution] not in received.notified
         ],
-        "callers without an answer": [each.request_id for each in received.callers if each.status == "RUNNING"],
+        "callers without an answer": [
+            f"{each.request_id} ({each.status})"
+            for each in received.callers
+            if each.status not in ("SUCCEEDED", "FAILED")
+        ],
         "callers with another answer than the outcome": [
             each.request_id
             for each in received.callers
             if each.status == "SUCCEEDED" and each.request_id not in succeeded
         ],
     }
-    finding = f"{len(ended)} ends, {len(received.notified)} notified failures, {len(received.callers)} callers"
+    answers = sum(each.error != _RESTARTED for each in received.callers)
+    finding = f"{len(ended)} ends, {len(received.notified)} notified failures, {answers} answers"
     return check_none("every end is published: event, notification, answer", problems, finding)

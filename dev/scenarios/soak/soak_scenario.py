@@ -48,7 +48,10 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
         items = [each for each in stack.journal.items if each.process in plan.limits]
         faults = sorted(player.marks, key=lambda mark: mark.at)
         received = stack.receivers.received()
-        sendings = [*(each.sending for each in player.sent), *(each.sending for each in received.callers)]
+        sendings = [
+            *(each.sending for each in player.sent),
+            *(each.sending for each in received.callers),
+        ]
         known = whole_run(sendings, items, janitor.runs, faults, calm_from)
         history = audit.read(aws, known, bounds(GRACE))
     records = Records(
