@@ -524,6 +524,16 @@ def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
     assert "limit" in not_shown(changed)
 
 
+def test_limit_and_rate_of_a_process_that_was_added_a_moment_ago_are_known() -> None:
+    """Nothing was admitted before."""
+    added = OperatorAct(START - 1, "process add", "sample", "arn:operator", {"limit": 2})
+    assert results(replace(_paced(0, 0, 10), acts=[added], bounds=AuditBounds()))["rate"].numbers["processes"] == {
+        "sample": {"rate": str(SIX_A_MINUTE), "starts": 3}
+    }
+    assert results(replace(clean(), acts=[added]))["limit"].result is Result.HOLDS
+    assert failing(_overlap(0.5, acts=[added])) == ["limit"]
+
+
 def test_a_restore_leaves_the_limit_that_the_item_states() -> None:
     restored = replace(clean(), acts=[OperatorAct(START - 3600, "stack restore", "", "arn:operator")])
     assert results(restored)["limit"].result is Result.HOLDS

@@ -74,11 +74,6 @@ class Attempt:
         return self.status in CLOSED_STATUSES
 
     @property
-    def has_failed(self) -> bool:
-        """Whether it has ended without success."""
-        return self.is_closed and self.status != "SUCCEEDED"
-
-    @property
     def label(self) -> str:
         """The request and the process as a text."""
         return label_of(self.row) if self.row else f"{self.execution} ({self.process})"

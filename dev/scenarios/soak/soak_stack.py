@@ -96,7 +96,7 @@ class SoakStack:
         create_script_job(self.aws, JOB, sum(limits.values()) + 2)
         for process, limit in limits.items():
             self.processes.create(process, limit, JOB)
-        for queue in ("RequestQueueUrl", "DispatchQueueUrl"):
+        for queue in ("RequestQueueUrl", "DispatchQueueUrl", "EndingQueueUrl"):
             attributes = {"VisibilityTimeout": str(VISIBILITY)}
             self.sqs.set_queue_attributes(QueueUrl=self.outputs[queue], Attributes=attributes)
         self.functions.update_function_configuration(
@@ -114,10 +114,11 @@ class SoakStack:
         return SentMessage(process, request_id, answer["MessageId"], time.time(), body, bad)
 
     def left(self) -> int:
-        """The messages on RequestQueue, the queued requests, and the ends that are not published."""
+        """The messages on RequestQueue and EndingQueue, the queued requests, and the ends that are not published."""
         unpublished = sum(len(self.rows.unpublished(each).rows) for each in PROCESSES)
         queued = sum(len(self.queue(each)) for each in PROCESSES)
-        return queue_reading.total(self.sqs, self.queue_url) + queued + unpublished
+        urls = (self.queue_url, self.outputs["EndingQueueUrl"])
+        return sum(queue_reading.total(self.sqs, url) for url in urls) + queued + unpublished
 
     def queue(self, process: str) -> list[str]:
         """The executions of the queued requests of a process, in their order."""
