@@ -241,7 +241,7 @@ def test_a_console_that_ends_while_it_reads_dead_letters_leaves_none_hidden(stac
     wait_until(lambda: messages(""), "a dead letter")
     with console(stack) as address:
         page = _opened(browser, address, width=390)
-        page.goto("failures")
+        page.goto("dead-letters")
         wait_until(lambda: messages("NotVisible"), "the console to receive it", interval=0.01)
     # Other consoles read for a while after their pages were left. A message that was left hidden is so for ten minutes.
     wait_until(lambda: messages("NotVisible") == 0, "all to be visible again")

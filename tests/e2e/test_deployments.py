@@ -193,7 +193,7 @@ def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..
     assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["saw"]]
     seen = json.loads(slotkeeper("status"))
     assert seen["not_deployed"] == ["chatbot", "worker"]
-    assert seen["queues"].keys() == {"RequestQueue", "DispatchQueue", "RequestDeadLetterQueue"}
+    assert seen["queues"].keys() == {"RequestQueue", "DispatchQueue", "EndingQueue", "RequestDeadLetterQueue"}
 
 
 @pytest.mark.parametrize(
