@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import batched, groupby
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -67,6 +68,18 @@ class BulkReport:
     @property
     def handled(self) -> int:
         return len(self.done) + len(self.left)
+
+    def as_dict(self, verb: str, *, dry_run: bool) -> dict[str, Any]:
+        """The report as JSON shows it."""
+        left = [{**one.as_dict(), "why": why} for one, why in self.left]
+        return {"dry_run": dry_run, verb: [one.as_dict() for one in self.done], "left": left}
+
+    def lines(self, verb: str, notes: Mapping[str, str] | None = None) -> Iterator[str]:
+        """The report in words. `notes`: what is said of a request that was changed, by its execution."""
+        for one in self.done if len(self.done) <= MAX_NAMED else []:
+            yield f"{verb}: {one.request_id} ({one.process}){(notes or {}).get(one.execution, '')}"
+        yield from reasons(self.left)
+        yield f"{count(len(self.done), 'request')} {verb}, {len(self.left):,} left."
 
     def raise_for_outcome(
         self, asked: int, verb: str, unchanged: str = "", *, is_done: bool = False, noun: str = "request"

@@ -49,7 +49,7 @@ SITUATIONS = {
     "two of three queued requests are cancelled": Situation(
         _queued,
         "request cancel b {d} --yes",
-        says=("cancelled: b  {b}\n", "cancelled: d  {d}\n", "2 requests cancelled, 0 left."),
+        says=("cancelled: b (sample)\n", "cancelled: d (sample)\n", "2 requests cancelled, 0 left."),
     ),
     "the question names them": Situation(
         _queued, "request cancel b c", says=("Cancel 2 queued requests (b, c)?", "give --yes to confirm"), exit_code=6
@@ -103,7 +103,7 @@ SITUATIONS = {
     "all of one priority": Situation(
         _queued,
         "request cancel --process sample --all --priority high --yes",
-        says=("cancelled: c  {c}\n1 request cancelled, 0 left.",),
+        says=("cancelled: c (sample)\n1 request cancelled, 0 left.",),
     ),
     "all that are older than a time": Situation(
         _queued,
@@ -128,7 +128,7 @@ SITUATIONS = {
         exit_code=3,
     ),
     "several processes have the id, and one is named": Situation(
-        _in_two_processes, "request cancel a --process other --yes", says=("cancelled: a  {there}",), never=("{here}",)
+        _in_two_processes, "request cancel a --process other --yes", says=("cancelled: a (other)\n",), never=("sample",)
     ),
     "several processes have the id, and in one it has ended": Situation(
         _only_one_is_open, "request cancel a --yes", says=("1 request cancelled",)

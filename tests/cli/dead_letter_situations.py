@@ -49,9 +49,6 @@ SITUATIONS = {
         says=("RequestDeadLetterQueue (request): 14  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
         shows={"queues.0.messages": 14, "queues.0.unread.messages": 4},
     ),
-    "14 requests that SQS moved, in one message group: shown in full": Situation(
-        _moved, "dlq show request --limit 20", says=("r09 (sample, attempt 1)", _BEHIND), shows={"unread.messages": 4}
-    ),
     "14 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
         lambda operator: _moved(operator, "not JSON"),
         "dlq redrive request --all --yes",
@@ -69,12 +66,6 @@ SITUATIONS = {
         _read_by_another,
         "dlq redrive request --all --yes",
         says=(_ELSEWHERE, "0 messages sent again, 0 left.", "nothing was sent again: no such message could be read"),
-        exit_code=1,
-    ),
-    "another command is reading all messages: nothing deleted is no success": Situation(
-        _read_by_another,
-        "dlq discard request --code InvalidRequest --yes",
-        says=(_ELSEWHERE, "0 messages deleted, 0 left.", "nothing was deleted: no such message could be read"),
         exit_code=1,
     ),
     "another command is reading one message": Situation(

@@ -122,7 +122,11 @@ SITUATIONS = {
     "a row is malformed, and the others are redriven": Situation(
         _malformed_row,
         "failed redrive --process sample --yes",
-        says=("redriven: a  as sample-", "1 request redriven, 0 left.", "Not read: RequestTable: 1 row is malformed"),
+        says=(
+            "redriven: a (sample) as sample-",
+            "1 request redriven, 0 left.",
+            "Not read: RequestTable: 1 row is malformed",
+        ),
     ),
     "the requests of a group": Situation(
         _several,
@@ -166,7 +170,11 @@ SITUATIONS = {
     "a group is redriven": Situation(
         _several,
         f"failed redrive {MONTHS} --yes",
-        says=("redriven: order1  as sample-", "redriven: order2  as sample-", "2 requests redriven, 0 left."),
+        says=(
+            "redriven: order1 (sample) as",
+            "redriven: order2 (sample) as",
+            "2 requests redriven, 0 left.",
+        ),
     ),
     **{
         f"the question of {question}": Situation(_several, f"failed {question}", says=(text,), exit_code=6)
@@ -182,7 +190,7 @@ SITUATIONS = {
         _several,
         "failed redrive --process sample --dry-run",
         says=(
-            "would be redriven: order1\n",
+            "would be redriven: order1 (sample)\n",
             "left: late: its start_before has passed: give a later one with --start-before",
             "3 requests would be redriven, 1 left.",
         ),
@@ -190,11 +198,13 @@ SITUATIONS = {
         exit_code=1,
     ),
     "a request that was too late, with a later deadline": Situation(
-        _several, "failed redrive late --start-before 2099-11-28T08:00:00Z --yes", says=("redriven: late  as sample-",)
+        _several,
+        "failed redrive late --start-before 2099-11-28T08:00:00Z --yes",
+        says=("redriven: late (sample) as",),
     ),
     **{
         f"redrive what ended as {end}": Situation(
-            partial(_ended, end, code), f"failed redrive a --yes {more}", says=("redriven: a  as sample-",)
+            partial(_ended, end, code), f"failed redrive a --yes {more}", says=("redriven: a (sample) as sample-",)
         )
         for end, code, more in (
             ("SKIPPED", "Skipped", ""),
@@ -233,7 +243,7 @@ SITUATIONS = {
         _in_two_processes, "failed redrive a --process other --yes", says=("1 request redriven",)
     ),
     "an execution is named": Situation(
-        _in_two_processes, "failed discard {there} --yes", says=("discarded: a\n1 request discarded, 0 left.",)
+        _in_two_processes, "failed discard {there} --yes", says=("discarded: a (other)\n1 request discarded, 0 left.",)
     ),
     "discard a failure whose process is gone": Situation(
         _unknown_process, "failed discard --process typo --yes", says=("1 request discarded",)

@@ -88,10 +88,3 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     assert json.loads(left["Body"])["request_id"] == "b"
     assert [line["request_id"] for line in operator.audited()] == ["a", "a"]
     assert [json.loads(line["body"]).get("weight") for line in operator.audited()] == [None, 2]
-
-
-@pytest.mark.parametrize(("options", "code"), [((), 2), (("--code", "None"), 4)])
-def test_discard_rejects_an_empty_or_unknown_selection(operator: Operator, options: tuple[str, ...], code: int) -> None:
-    send_dead_letter(operator)
-    assert operator.run("dlq", "discard", "request", *options, "--yes").exit_code == code
-    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1

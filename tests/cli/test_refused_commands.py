@@ -36,6 +36,7 @@ USAGE_ERRORS = [
     "request submit --file 'no such file'",
     *(f"request submit --process sample --weight {weight}" for weight in ("0", "1.5", "100001")),
     *(f"request submit --process sample {option}" for option in ("--priority urgent", "--arg day", "--request-id ''")),
+    "dlq discard request --yes",
     *(f"dlq redrive request --yes {selection}" for selection in ("", "--all --code Expired", "--all --id m")),
     "status --watch 1 --json",
     "retry breaker show 'a b'",

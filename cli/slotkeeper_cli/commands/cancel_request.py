@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.bulk import MAX_NAMED, BulkReport, Chosen, Outcome, names_of, reasons
+from slotkeeper_cli.bulk import BulkReport, Chosen, Outcome, names_of, reasons
 from slotkeeper_cli.cancellation import Cancelling
 from slotkeeper_cli.completion import process_names, request_ids
 from slotkeeper_cli.context import CommandContext, current_context
@@ -75,13 +75,11 @@ def cancel(
         stopped += [_stop(context, each) for each in ([] if dry_run or report.failure else plan.running)]
     except (ClientError, BotoCoreError) as error:
         report.failure = failure_text(error)
-    data = {
-        "dry_run": dry_run,
-        "cancelled": [one.as_dict() for one in (plan.queued if dry_run else report.done)],
-        "stopped": stopped,
-        "left": [{**one.as_dict(), "why": why} for one, why in report.left],
-    }
-    context.out.result(data, list(_lines(data, report.left)))
+    if dry_run:
+        report.done = plan.queued
+    data = report.as_dict("cancelled", dry_run=dry_run) | {"stopped": stopped}
+    lines = report.lines("would be cancelled" if dry_run else "cancelled")
+    context.out.result(data, [*map(_stopped_text, stopped), *lines])
     report.raise_for_outcome(len(plan.queued), "cancelled", BEFORE, is_done=bool(stopped or dry_run))
 
 
@@ -210,15 +208,6 @@ def _stop(context: CommandContext, each: RunningRequest) -> dict[str, Any]:
     return {**names, "target": target, **release.as_dict(), "text": release.text(time.time())}
 
 
-def _lines(data: dict[str, Any], left: Sequence[Outcome]) -> Iterator[str]:
-    verb, cancelled = "would be cancelled" if data["dry_run"] else "cancelled", data["cancelled"]
-    for one in cancelled if len(cancelled) <= MAX_NAMED else []:
-        yield f"{verb}: {one['request_id']}  {one['execution']}"
-    for one in data["stopped"]:
-        noun = kind_of(one["target"]).work_noun
-        yield (
-            f"stopped: {one['request_id']}  {one['execution']}. Its {noun} is stopped, then the request has failed. "
-            f"Its slot is free {one['text']}."
-        )
-    yield from reasons(left)
-    yield f"{count(len(cancelled), 'request')} {verb}, {len(left)} left."
+def _stopped_text(one: dict[str, Any]) -> str:
+    ended = f"Its {kind_of(one['target']).work_noun} is stopped, then the request has failed"
+    return f"stopped: {one['request_id']}  {one['execution']}. {ended}. Its slot is free {one['text']}."

@@ -181,21 +181,13 @@ def _change(search: Search, change: RowChange, question: str, dry_run: bool) -> 
         context.confirm(question.format(_which(change.chosen)) + more)
     report = BulkReport(done=change.chosen) if dry_run else change.bulk.run(change.chosen)
     report.left = [*change.left, *report.left]
-    done = [one.as_dict() | ({"next": again[one.execution]} if one.execution in again else {}) for one in report.done]
-    data = {
-        "dry_run": dry_run,
-        verb: done,
-        "left": [{**one.as_dict(), "why": why} for one, why in report.left],
-        **_unread(search),
-    }
-    was = f"would be {verb}" if dry_run else verb
+    data = report.as_dict(verb, dry_run=dry_run) | _unread(search)
+    data[verb] = [one | ({"next": again[name]} if (name := one["execution"]) in again else {}) for one in data[verb]]
 
     def render(console: Console) -> None:
-        for one in done if len(done) <= MAX_NAMED else []:
-            console.print(f"{was}: {one['request_id']}" + (f"  as {one['next']}" if "next" in one else ""))
-        for line in reasons(report.left):
+        notes = {execution: f" as {name}" for execution, name in again.items()}
+        for line in report.lines(f"would be {verb}" if dry_run else verb, notes):
             console.print(line)
-        console.print(f"{count(len(done), 'request')} {was}, {len(report.left):,} left.")
         print_not_read(console, data["not_read"])
 
     context.out.result(data, render)
