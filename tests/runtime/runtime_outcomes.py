@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from dev.emulator.queue_reading import attributes, depth, peek
 from dev.tools.invoke.function_stack import DeployedFunction
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
@@ -77,18 +78,11 @@ class Outcome:
 
     def messages(self, queue: str) -> list[dict[str, str]]:
         """Body and attributes of the messages in a queue."""
-        answer = self._client("sqs").receive_message(
-            QueueUrl=self._names[queue], MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
-        )
-        return [
-            {"body": each["Body"]} | {k: v["StringValue"] for k, v in each.get("MessageAttributes", {}).items()}
-            for each in answer.get("Messages", [])
-        ]
+        return [{"body": each["Body"]} | attributes(each) for each in peek(self._client("sqs"), self._names[queue])]
 
     def delayed(self, queue: str) -> int:
         """The number of delayed messages."""
-        answer = self._client("sqs").get_queue_attributes(QueueUrl=self._names[queue], AttributeNames=["All"])
-        return int(answer["Attributes"]["ApproximateNumberOfMessagesDelayed"])
+        return depth(self._client("sqs"), self._names[queue])["delayed"]
 
     def codes(self, queue: str) -> list[str]:
         """The codes of the messages in a dead-letter queue."""

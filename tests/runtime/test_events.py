@@ -13,16 +13,18 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
-from dev.tools.function_folders import own_module
-from dev.tools.invoke.function_stack import events_of, folders
+from dev.tools.function_folders import code_folders, own_module
+from dev.tools.invoke.event_setup import EventSetup
+from dev.tools.invoke.function_stack import events_of
 from dev.tools.invoke.invoke_command import own_stack
 from tests.runtime.expected import EXPECTED
 from tests.runtime.runtime_outcomes import Expectation, Outcome, wipe
 
 
-@pytest.mark.parametrize("function", folders())
+@pytest.mark.parametrize("function", code_folders())
 def test_each_sample_event_has_its_outcome(aws: EmbeddedAws, subtests: pytest.Subtests, function: str) -> None:
-    with own_stack(aws, function) as (deployed, setup):
+    with own_stack(aws, function) as deployed:
+        setup = EventSetup(deployed)
         for path in events_of(function):
             with subtests.test(path.stem):
                 wipe(deployed)

@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import invoke_command as command
-from dev.tools.invoke.event_setup import EventSetup
 from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of
 
 JANITOR = (ROOT / "functions" / "janitor" / "app.py").read_text()
@@ -76,7 +75,7 @@ def test_a_fault_of_the_function_is_shown_and_is_the_exit_code(
     functions.update_function_code(FunctionName=function.name, ZipFile=content.getvalue())
     functions.update_function_configuration(FunctionName=function.name, Timeout=1, Environment={"Variables": {}})
     with pytest.raises(SystemExit) as ended:
-        command.call(function, EventSetup(function, "janitor"), *events_of("janitor"))
+        command.call(function, *events_of("janitor"))
     output = capsys.readouterr()
     assert (ended.value.code, output.out) == (1, "")
     assert all(text in output.err for text in shown), output.err

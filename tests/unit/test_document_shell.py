@@ -26,8 +26,9 @@ from botocore.model import Shape
 from botocore.validate import validate_parameters
 
 from dev.emulator.deployment import check_names
+from dev.tools.function_folders import code_folders
 from dev.tools.gradual import TYPES
-from dev.tools.invoke.function_stack import events_of, folders
+from dev.tools.invoke.function_stack import events_of
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_variables import ShellVariables, variable_name
 from tests.support.template import parsed_template
@@ -231,7 +232,7 @@ def _check_make(arguments: list[str]) -> None:
         assert re.search(rf"\b{name}\b", _MAKEFILE), f"make knows no variable {name}"
     assert values.get("TYPE", TYPES[0]) in TYPES
     if "invoke" in targets and "FUNCTION" in values:
-        assert values["FUNCTION"] in folders()
+        assert values["FUNCTION"] in code_folders()
         events = [path.stem for path in events_of(values["FUNCTION"])]
         assert values.get("EVENT", events[0]) in events or (ROOT / values["EVENT"]).exists()
 

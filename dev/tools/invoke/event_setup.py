@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,9 +56,9 @@ Event = dict[str, Any]
 class EventSetup:
     """Creates what the events of one function need, in a stack that has no other users."""
 
-    def __init__(self, function: DeployedFunction, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, function: DeployedFunction) -> None:
         self._function = function
+        self._folder = function.folder
         self._client = function.aws.client
         self.names = function.names
         self._now = time.time()
@@ -74,17 +73,8 @@ class EventSetup:
         event = json.loads(path.read_text(encoding="utf-8"))
         name = path.stem if self._is_sample(path) else ""
         if isinstance(event, dict):
-            makers: dict[str, Callable[[str, Event], Event]] = {
-                "starter": self._starter,
-                "janitor": self._janitor,
-                "ending": self._ending,
-                "process_registrar": self._registrar,
-                "chatbot": self._chatbot,
-                "token_refresher": self._refresher,
-                "retry_report": self._retry_report,
-            }
-            if self._folder in makers:
-                event = makers[self._folder](name, event)
+            if maker := getattr(self, f"_{self._folder}", None):
+                event = maker(name, event)
             if own := own_module(self._folder, "event_setup"):
                 own.prepare(name, self._client, self.names)
             for record in event.get("Records", []):
@@ -158,7 +148,7 @@ class EventSetup:
             self._end(message["detail"])
         return event
 
-    def _registrar(self, _name: str, event: Event) -> Event:
+    def _process_registrar(self, _name: str, event: Event) -> Event:
         glue = self._client("glue")
         for job in JOBS:
             with suppress(glue.exceptions.AlreadyExistsException):
@@ -170,7 +160,7 @@ class EventSetup:
         secret = self._client("secretsmanager").get_secret_value(SecretId=self.names["SigningKeySecret"])
         return freshen(event, first_key(secret["SecretString"]), self._now) if "headers" in event else event
 
-    def _refresher(self, name: str, event: Event) -> Event:
+    def _token_refresher(self, name: str, event: Event) -> Event:
         self._give_credentials()
         if name == "ask":
             # The chatbot acquires the lock before it invokes the refresher.

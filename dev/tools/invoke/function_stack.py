@@ -12,7 +12,7 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
 from dev.emulator.local_clients import local_client
-from dev.tools.function_folders import code_folders
 
 TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"
@@ -30,7 +29,7 @@ RESPONSE = "response.json"
 WAITING_STATE = {"Type": "Wait", "Seconds": 86400, "End": True}
 WAITING_DEFINITION = {"StartAt": "Only", "States": {"Only": WAITING_STATE}}
 READY_SECONDS = 120.0
-ANSWER_SECONDS = 60.0  # after the function's timeout, for a cold start on a busy machine
+ANSWER_SECONDS = 1200.0  # longer than any function's timeout
 
 
 class FunctionFailed(RuntimeError):
@@ -73,17 +72,19 @@ def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], nam
 
 
 def reached_by(function: str, template: dict[str, Any]) -> dict[str, Any]:
-    """The part of `template` that a function refers to, directly or indirectly."""
-    resources = template["Resources"]
-    wanted, included = [function], {}
+    """The part of `template` that a function names, directly or indirectly."""
+    resources, included = template["Resources"], {}
+    wanted = {function} | _words(template["Globals"]) & resources.keys()
     while wanted:
         name = wanted.pop()
-        if name in resources and name not in included:
-            included[name] = _inert(resources[name])
-            wanted += _names(included[name])
+        included[name] = _inert(resources[name])
+        wanted |= _words(included[name]["Properties"]) & resources.keys() - included.keys()
     left_out = {key: value for key, value in template.items() if key not in ("Resources", "Outputs", "Metadata")}
-    wanted = [name for name in _names(template["Globals"]) if name in resources]
-    return left_out | {"Resources": included | {name: _inert(resources[name]) for name in wanted}}
+    return left_out | {"Resources": included}
+
+
+def _words(value: Any) -> set[str]:
+    return set(re.findall(r"\w+", json.dumps(value)))
 
 
 def _inert(resource: dict[str, Any]) -> dict[str, Any]:
@@ -100,25 +101,6 @@ def _inert(resource: dict[str, Any]) -> dict[str, Any]:
         case "AWS::Glue::Job":
             properties["Command"] = properties["Command"] | {"ScriptLocation": f"s3://{BUCKET}/nothing.py"}
     return resource | {"Properties": properties}
-
-
-def _names(value: Any) -> Iterator[str]:
-    """The names that a part of a template refers to: resources, parameters and pseudo parameters."""
-    if isinstance(value, list):
-        for each in value:
-            yield from _names(each)
-    if not isinstance(value, dict):
-        return
-    for key, inner in value.items():
-        match key, inner:
-            case "Ref", str():
-                yield inner
-            case "Fn::GetAtt", str() | [str(), *_]:
-                yield (inner if isinstance(inner, str) else inner[0]).split(".")[0]
-            case "Fn::Sub", str() | [str(), *_]:
-                text = inner if isinstance(inner, str) else inner[0]
-                yield from (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
-        yield from _names(inner)
 
 
 def _archive(folder: Path, inside: str) -> bytes:
@@ -140,11 +122,12 @@ class DeployedFunction:
     def __init__(self, aws: EmbeddedAws, stack: str, function: str) -> None:
         """`function` is the name of its folder."""
         self.aws = aws
+        self.folder = function
         resources = aws.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
         self.names = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
         self.name = self.names[logical_id(function)]
-        deployed = aws.client("lambda").get_function_configuration(FunctionName=self.name)
-        self._lambda = local_client("lambda", aws.endpoint, read_timeout=deployed["Timeout"] + ANSWER_SECONDS)
+        self._lambda = local_client("lambda", aws.endpoint, read_timeout=ANSWER_SECONDS)
+        deployed = self._lambda.get_function_configuration(FunctionName=self.name)
         self._log_group = deployed["LoggingConfig"]["LogGroup"]
         self._lines_read = 0
         response = {"Bucket": BUCKET, "Key": RESPONSE}
@@ -175,11 +158,6 @@ class DeployedFunction:
         except s3.exceptions.NoSuchKey:
             return {}
         return response
-
-
-def folders() -> list[str]:
-    """The functions, by the names of their folders."""
-    return list(code_folders())
 
 
 def events_of(function: str) -> list[Path]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,9 +15,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET, ChatService
 from dev.emulator.deployment import DeploymentError
-from dev.emulator.environment import ROOT
+from dev.tools.function_folders import code_folders
 from dev.tools.invoke.event_setup import EventSetup
-from dev.tools.invoke.function_stack import DeployedFunction, FunctionFailed, bring_up, events_of, folders
+from dev.tools.invoke.function_stack import DeployedFunction, FunctionFailed, bring_up, events_of
 from slotkeeper_cli.formatting import did_you_mean
 
 
@@ -32,27 +33,28 @@ def main(function: str, event: str) -> None:
     Exit codes: 0 the function answered; 1 it raised or timed out; 2 it was not called.
     """
     if not function or not event:
-        _list([_known(function)] if function else folders())
+        _list([_known(function)] if function else code_folders())
         return
     path = _event(_known(function), event)
     try:
         with (
             tempfile.TemporaryDirectory() as scratch,
             EmbeddedAws.start(Path(scratch)) as aws,
-            own_stack(aws, function) as (deployed, setup),
+            own_stack(aws, function) as deployed,
         ):
-            call(deployed, setup, path)
+            call(deployed, path)
     except (EngineError, DeploymentError, BotoCoreError, ClientError) as error:
         _say(str(error))
         raise SystemExit(2) from None
 
 
-def call(deployed: DeployedFunction, setup: EventSetup, path: Path) -> None:
+def call(deployed: DeployedFunction, path: Path) -> None:
     """Call the function with the event in a file, after the one that it requires, and print log and answer."""
+    setup = EventSetup(deployed)
     first = setup.before(path)
     for each, note in [(first, ", which is required first"), (path, "")] if first else [(path, "")]:
         event = setup.prepare(each)
-        _say(f"{_shown(each)}{note}")
+        _say(f"{os.path.relpath(each)}{note}")
         try:
             answer = deployed.invoke(event)
         except FunctionFailed as error:
@@ -66,26 +68,19 @@ def call(deployed: DeployedFunction, setup: EventSetup, path: Path) -> None:
 
 
 @contextmanager
-def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunction, EventSetup]]:
-    """The function, deployed in a stack of its own, and the setup of its events."""
-    with ExitStack() as stack:
-        parameters = {}
-        if function in ("chatbot", "token_refresher"):
-            service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
-            parameters["ChatApiUrl"] = stack.enter_context(service).url
-        if function in ("worker", "retry_report"):
-            parameters["DeployWorker"] = "true"
-        if function == "retry_report":
-            parameters["RetryReportSchedule"] = "rate(7 days)"  # without it the template has no RetryReport
-        if function == "token_refresher":
-            parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without it the template has no TokenRefresher
-        made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
-        yield made, EventSetup(made, function)
+def own_stack(aws: EmbeddedAws, function: str) -> Iterator[DeployedFunction]:
+    """Deploy the function in a stack of its own, with a chat API that runs inside the `with` block."""
+    with ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET) as service:
+        # Without them the template has no chatbot, worker and retry report.
+        parameters = {"ChatApiUrl": service.url, "DeployWorker": "true", "RetryReportSchedule": "rate(7 days)"}
+        if function == "token_refresher":  # with it, the chatbot does not refresh the token
+            parameters["TokenRefreshSchedule"] = "rate(30 minutes)"
+        yield DeployedFunction(aws, bring_up(aws, function, parameters), function)
 
 
 def _known(function: str) -> str:
-    if function not in folders():
-        raise click.UsageError(f"there is no function {function!r}{_instead(function, folders())}")
+    if function not in code_folders():
+        raise click.UsageError(f"there is no function {function!r}{_instead(function, code_folders())}")
     return function
 
 
@@ -100,14 +95,14 @@ def _event(function: str, event: str) -> Path:
         except ValueError as error:
             raise click.UsageError(f"{event} is not JSON: {error}") from None
         return path
-    raise click.UsageError(f"{function} has no event {event!r}, nor is it a file{_instead(event, list(names))}")
+    raise click.UsageError(f"{function} has no event {event!r}, nor is it a file{_instead(event, names)}")
 
 
-def _instead(word: str, known: list[str]) -> str:
+def _instead(word: str, known: Iterable[str]) -> str:
     return f".{did_you_mean(word, known)} There are {', '.join(known)}"
 
 
-def _list(functions: list[str]) -> None:
+def _list(functions: Iterable[str]) -> None:
     for function in functions:
         click.echo(f"{function}: {', '.join(path.stem for path in events_of(function))}")
     click.echo("events/README.md states what each event needs, and its outcome.", err=True)
@@ -116,8 +111,3 @@ def _list(functions: list[str]) -> None:
 def _say(message: str, label: str = "invoke: ") -> None:
     if message:
         click.echo(label + message, err=True)
-
-
-def _shown(path: Path) -> str:
-    whole = path.resolve()
-    return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(path)
