@@ -30,7 +30,6 @@ class JanitorScene:
         self.runs: list[dict[str, Any]] = []
         self.stopped: list[str] = []
         self.job_exists = True
-        self.older_runs: list[dict[str, Any]] = []
         self.checked_at: list[float] = []
         self.check_takes = 0.0
         self.stopping_is_denied = False
@@ -44,12 +43,9 @@ class JanitorScene:
             return http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
         self.checked_at.append(self.account.now)
         self.account.now += self.check_takes
-        page = json.loads(params["body"]).get("NextToken", "")
         if self.endless:
-            return http(200), {"JobRuns": self.runs, "NextToken": f"{page}+"}
-        if page:
-            return http(200), {"JobRuns": self.older_runs}
-        return http(200), {"JobRuns": self.runs} | ({"NextToken": "older"} if self.older_runs else {})
+            return http(200), {"JobRuns": self.runs, "NextToken": json.loads(params["body"]).get("NextToken", "") + "+"}
+        return http(200), {"JobRuns": self.runs}
 
     def _batch_stop(self, params: Any, **_: Any) -> Any:
         if self.stopping_is_denied:
@@ -77,14 +73,14 @@ class JanitorScene:
         """End the execution again, as after a redrive, which moto does not have."""
         self._stopped_at, self._redrives = at, self._redrives + 1
 
-    def fail(self, error: str, cause: str = "") -> None:
-        """Let the workflow's execution have failed with this error, where it was aborted."""
+    def close(self, status: str, error: str = "", cause: str = "") -> None:
+        """Let the workflow's execution have closed so, where it was aborted."""
 
-        def failed(parsed: Any, **_: Any) -> None:
+        def closed(parsed: Any, **_: Any) -> None:
             if parsed.get("executionArn", "").endswith(f":workflow:{self.execution}"):
-                parsed.update(status="FAILED", error=error, cause=cause)
+                parsed.update(status=status, error=error, cause=cause)
 
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", failed)
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", closed)
 
     def release(self, outcome: str = "FAILED") -> None:
         """Record the outcome and free the slot, as the workflow does."""
@@ -156,7 +152,7 @@ class ChildScene(JanitorScene):
         if model.name == "StopExecution":
             self.stops.append(arn)
             if not self.stopping_takes_long:
-                child |= {"status": "ABORTED", "stopDate": _Moment(self.account.now)}
+                child |= {"status": "ABORTED", "stopDate": datetime.fromtimestamp(self.account.now, UTC)}
             return http(200), {}
         return http(200), dict(child)
 
@@ -173,12 +169,12 @@ class ChildScene(JanitorScene):
             "executionArn": arn,
             "name": name,
             "status": status,
-            "startDate": _Moment(NOW),
+            "startDate": datetime.fromtimestamp(NOW, UTC),
             "input": json.dumps({"day": "monday", PARENT_FIELD: self.account.execution_arn(name)}),
             "redriveCount": 0,
         }
         if status != "RUNNING":
-            answer["stopDate"] = _Moment(at)
+            answer["stopDate"] = datetime.fromtimestamp(at, UTC)
         self.children[arn] = answer | changes
 
     def no_child(self) -> None:
@@ -188,13 +184,3 @@ class ChildScene(JanitorScene):
 
 def http(status: int) -> Any:
     return SimpleNamespace(status_code=status)
-
-
-class _Moment:
-    """A time as botocore parses it, as far as the code uses it."""
-
-    def __init__(self, at: float) -> None:
-        self._at = at
-
-    def timestamp(self) -> float:
-        return self._at

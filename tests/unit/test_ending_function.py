@@ -177,24 +177,17 @@ def test_an_end_is_counted_and_logged_and_a_failure_also_of_its_process(
 @pytest.mark.parametrize(
     ("operation", "code", "expected"),
     [
-        ("SendTaskFailure", "TaskTimedOut", {"AnswersSpent": 1, "EndingsHandled": 1, "RequestsFailed": 1}),
+        ("SendTaskFailure", "TaskTimedOut", {"AnswersSpent": 1, "EndingsHandled": 1, "RequestsCancelled": 1}),
         ("SendTaskFailure", "AccessDeniedException", {"AnswersFailed": 1, "EndingsHandled": 0}),
         ("PutEvents", "AccessDeniedException", {"EventsNotSent": 1, "EndingsHandled": 0}),
-        ("Publish", "AuthorizationError", {"NoticesNotSent": 1, "EndingsHandled": 0}),
     ],
 )
 def test_a_receiver_that_is_gone_or_refuses_is_counted(
-    operation: str,
-    code: str,
-    expected: dict[str, float],
-    account: Account,
-    module: Any,
-    capsys: pytest.CaptureFixture[str],
+    operation: str, code: str, expected: dict[str, float], account: Account, module: Any, capsys: Any
 ) -> None:
-    scene = JanitorScene(account, TOKEN)
-    scene.start()
-    scene.account.record(scene.execution, "FAILED")
-    clients = {"SendTaskFailure": module._stepfunctions, "PutEvents": module._completion_events._events}
-    refuse(clients.get(operation, module._endings._notices._sns), operation, code)
-    _handle(module, _event(scene, "SUCCEEDED"))
+    _end(account, "a")
+    refuse(
+        module._stepfunctions if operation == "SendTaskFailure" else module._completion_events._events, operation, code
+    )
+    _handle(module, account.ending({"process": "p"}))
     assert counted(capsys) == expected

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
-from tests.support.boundary import Calls, Killed, before_write, refuse
+from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased
@@ -46,18 +45,31 @@ def test_a_success_costs_a_read_an_event_and_a_write(scene: JanitorScene) -> Non
     assert len(_published(scene)) == 1
 
 
-@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
-def test_an_end_that_cannot_be_published_is_published_at_the_next_delivery(outcome: str, account: Account) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "operation", "event", "answer"),
+    [
+        ("SUCCEEDED", "SendTaskSuccess", ("SUCCEEDED", ""), ("[7]",)),
+        ("FAILED", "SendTaskFailure", ("FAILED", "Error"), ("Error", "why")),
+        ("", "SendTaskFailure", ("FAILED", "ABORTED"), ("ABORTED", "The workflow ended with status ABORTED")),
+    ],
+    ids=["success", "failure", "unrecorded"],
+)
+def test_an_end_that_cannot_be_published_holds_no_slot_and_is_published_at_the_next_delivery(
+    outcome: str, operation: str, event: tuple[str, str], answer: tuple[str, ...], account: Account
+) -> None:
     scene = JanitorScene(account, TOKEN)
     scene.start()
     scene.abort()
-    scene.release(outcome)
-    operation = "SendTaskSuccess" if outcome == "SUCCEEDED" else "SendTaskFailure"
+    if outcome:
+        account.record(scene.execution, outcome, **({"answer": "[7]"} if outcome == "SUCCEEDED" else {}))
+        account.free(scene.execution)
+    status = outcome or "ABORTED"
     refuse(account.stepfunctions, operation, "AccessDeniedException")
-    assert _receives(scene, SOON, status=outcome) == [AFTER_FAILURE_SECONDS]
-    assert (account.answers, _published(scene)) == ([], [])
-    assert _receives(scene, SOON + 30, status=outcome) == [None]
-    assert (len(account.answers), len(_published(scene)), account.row(scene.execution).open) == (1, 1, None)
+    assert _receives(scene, *([SOON] if outcome else [SOON, FIRST, SECOND]), status=status)[-1] == AFTER_FAILURE_SECONDS
+    assert (account.item().slots_in_use, account.answers, _published(scene)) == (0, [], [])
+    assert _receives(scene, SECOND + 30, status=status) == [None]
+    assert (account.answers, _published(scene)) == ([(TOKEN, *answer)], [event])
+    assert account.row(scene.execution).open is None
 
 
 # Another end
@@ -69,19 +81,6 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_ring(aborted: JanitorSc
     assert _receives(aborted, SECOND) == [None]
     assert (aborted.account.item().slots_in_use, aborted.account.rings) == (0, [{"process": "p"}])
     assert (aborted.account.states, _published(aborted)) == ({"order-1/1": "FAILED"}, [("FAILED", "ABORTED")])
-
-
-def test_the_caller_is_answered_after_the_slot_is_free(account: Account) -> None:
-    """A caller that cannot be answered must not hold a slot."""
-    scene = JanitorScene(account, TOKEN)
-    scene.start()
-    scene.abort()
-    refuse(account.stepfunctions, "SendTaskFailure", "ThrottlingException")
-    assert _receives(scene, SOON, FIRST, SECOND)[-1] == AFTER_FAILURE_SECONDS
-    assert (account.item().slots_in_use, account.answers, account.counted) == (0, [], ["AnswersFailed"])
-    assert _receives(scene, SECOND + 30) == [None]
-    assert account.answers == [(TOKEN, "ABORTED", "The workflow ended with status ABORTED")]
-    assert _published(scene) == [("FAILED", "ABORTED")]
 
 
 def test_the_outcome_is_recorded_before_the_slot_is_free(aborted: JanitorScene) -> None:
@@ -178,29 +177,12 @@ def test_a_request_whose_workflow_held_no_slot_is_queued_again(holds: bool, scen
     if not holds:
         scene.account.free(scene.execution)
     scene.abort()
-    scene.fail("SlotLost")
+    scene.close("FAILED", "SlotLost")
     assert _receives(scene, SOON) == [None]
     assert scene.account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
     assert (_published(scene), scene.account.item().holders) == ([], {})
     assert {"process": "p"} in scene.account.rings
     assert list(scene.account.dispatch().started) == [execution_name("p", "order-1", 2)]
-
-
-def test_a_returned_request_is_returned_once_and_rung_for_at_each_delivery(scene: JanitorScene) -> None:
-    """The function may die between the transaction and the ring."""
-    scene.reserve()
-    scene.account.free(scene.execution)
-    scene.abort()
-    scene.fail("SlotLost")
-    refuse(scene.account.sqs, "SendMessage", "InternalError")
-    with pytest.raises(ClientError):
-        _receives(scene, SOON)
-    rings = []
-    for number in (1, 2):
-        assert _receives(scene, SOON + number) == [None]
-        rings.append(len(scene.account.rings))
-    assert 0 < rings[0] < rings[1]
-    assert scene.account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
 
 
 @pytest.mark.parametrize(("error", "again"), [("SlotLost", ["REDRIVEN", "QUEUED"]), ("RequestFailed", ["FAILED"])])
@@ -216,7 +198,7 @@ def test_a_redriven_execution_that_finds_no_slot_queues_its_published_failure_ag
     if is_published:
         account.endings.publish("p", [scene.execution])
     scene.end_again(SOON)
-    scene.fail(error)
+    scene.close("FAILED", error)
     assert _receives(scene, SOON + 1, status="FAILED") == [None]
     assert list(account.states.values()) == again
     assert ([answer[0] for answer in account.answers], _published(scene)) == ([TOKEN], [("FAILED", "Error")])
@@ -231,25 +213,15 @@ def test_a_redriven_execution_that_has_succeeded_replaces_the_failure(aborted: J
     assert _published(aborted) == [("FAILED", "Error"), ("SUCCEEDED", "")]
 
 
-@pytest.mark.parametrize(
-    ("run", "error", "answer"),
-    [
-        ("SUCCEEDED", "", ('{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}',)),
-        ("FAILED", "ABORTED", ("ABORTED", "The workflow ended with status ABORTED")),
-    ],
-)
-def test_the_state_of_the_glue_run_is_the_outcome(
-    run: str, error: str, answer: tuple[str, ...], account: Account
-) -> None:
-    """Its run may have succeeded before the abort: sending the request again would run the work twice."""
+def test_a_glue_run_that_has_succeeded_is_the_outcome(account: Account) -> None:
+    """It may have succeeded before the abort: sending the request again would run the work twice."""
     scene = JanitorScene(account, TOKEN)
     scene.start()
     scene.abort()
-    scene.run(run)
+    scene.run("SUCCEEDED")
     _receives(scene, SOON, FIRST, SECOND)
-    row = account.row(scene.execution)
-    assert (row.state, row.code, _published(scene)) == (run, error, [(run, error)])
-    assert account.answers == [(TOKEN, *answer)]
+    assert (account.row(scene.execution).state, _published(scene)) == ("SUCCEEDED", [("SUCCEEDED", "")])
+    assert account.answers == [(TOKEN, '{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}')]
 
 
 @pytest.mark.parametrize("endless", [True, False], ids=["very many runs", "no answer"])
@@ -286,41 +258,6 @@ def test_an_event_of_an_execution_that_runs_again_does_nothing(scene: JanitorSce
     assert scene.account.states == {"order-1/1": "STARTED"}
 
 
-def test_of_two_deliveries_at_the_same_time_one_records_and_frees(aborted: JanitorScene) -> None:
-    _receives(aborted, SOON, FIRST)
-    before_write(aborted.account.dynamodb, lambda _: _receives(aborted, SECOND))
-    assert _receives(aborted, SECOND) == [1]
-    assert _receives(aborted, SECOND + 1) == [None]
-    assert (_published(aborted), aborted.account.item().slots_in_use) == ([("FAILED", "ABORTED")], 0)
-
-
-@pytest.mark.parametrize(
-    ("operation", "before"),
-    [("UpdateItem", 1), ("UpdateItem", 2), ("SendMessage", 1), ("PutEvents", 1), ("Publish", 1), ("UpdateItem", 3)],
-    ids=["record", "free", "ring", "event", "notification", "mark"],
-)
-def test_a_delivery_that_dies_before_any_step_is_completed_by_the_next(
-    operation: str, before: int, aborted: JanitorScene
-) -> None:
-    _receives(aborted, SOON, FIRST)
-    account, calls = aborted.account, []
-
-    def die(**_: Any) -> None:
-        calls.append(operation)
-        if len(calls) == before:
-            raise Killed
-
-    client = {"UpdateItem": account.dynamodb, "SendMessage": account.sqs, "PutEvents": account.events}
-    of = client.get(operation, account.sns)
-    of.meta.events.register_first(f"before-call.{of.meta.service_model.service_name}.{operation}", die)
-    with pytest.raises(Killed):
-        _receives(aborted, SECOND)
-    assert _receives(aborted, SECOND + 1) == [None]
-    assert ({*_published(aborted)}, account.item().slots_in_use) == ({("FAILED", "ABORTED")}, 0)
-    assert account.rings
-    assert account.rows.unpublished("p").rows == []
-
-
 @pytest.mark.parametrize("name", ["manual", "p-manual", "none-1"])
 @pytest.mark.parametrize("error", ["", "SlotLost"])
 def test_a_manually_started_execution_of_any_name_is_done(name: str, error: str, scene: JanitorScene) -> None:
@@ -329,7 +266,7 @@ def test_a_manually_started_execution_of_any_name_is_done(name: str, error: str,
     scene.account.stepfunctions.start_execution(stateMachineArn=scene.account.workflow_arn, name=name, input="[]")
     scene.abort()
     if error:
-        scene.fail(error)
+        scene.close("FAILED", error)
     assert _receives(scene, SOON) == [None]
     assert (scene.account.states, _published(scene)) == ({}, [])
     assert scene.account.rings == [{"process": "p"}] * (name == "p-manual")

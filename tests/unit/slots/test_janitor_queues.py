@@ -210,21 +210,6 @@ def test_an_end_that_cannot_be_published_is_counted_and_the_others_are_published
     assert account.row(other).open is None
 
 
-def test_publishing_leaves_a_run_time_for_its_other_work(account: Account) -> None:
-    """Step Functions does not answer, and each answer takes the timeouts of a call."""
-
-    def slow(**_: Any) -> Any:
-        account.now += 24
-        raise RuntimeError("no answer")
-
-    _end(account, *map(str, range(9)))
-    account.queue("a")
-    account.stepfunctions.meta.events.register("before-call.stepfunctions.SendTaskFailure", slow)
-    account.now = NOW
-    account.janitor.run()
-    assert account.states["a/1"] == "STARTED"
-
-
 # Leases
 
 
@@ -265,20 +250,6 @@ def test_a_failed_removal_is_reported_and_only_an_outage_ends_them(
     refuse(account.dynamodb, "UpdateItem", code, times=times)
     counts = account.run_at(NOW).counts
     assert (counts["JanitorErrors"], counts["LeasesExpired"]) == (1, removed)
-
-
-def test_removing_leases_leaves_a_run_time_for_its_other_work(account: Account) -> None:
-    def slow(params: Item, **_: Any) -> None:
-        account.now += 10 * (params["ConditionExpression"] == EXPIRE_CONDITION)
-
-    for at in range(MANY):
-        _expire(account, f"lease-dead-{at}")
-    account.processes.create("q", 1, "job")
-    account.accept({"process": "q", "request_id": "a"})
-    account.dynamodb.meta.events.register("provide-client-params.dynamodb.UpdateItem", slow)
-    account.now = NOW
-    account.janitor.run()
-    assert account.executions() == [execution_name("q", "a", 1)]
 
 
 # Order, rings and time
@@ -323,6 +294,49 @@ def test_after_its_time_a_run_starts_no_further_work(account: Account) -> None:
     account.now = NOW
     counts = account.janitor.run().counts
     assert (counts["JanitorRunsCutShort"], len(account.executions())) == (1, 2)
+
+
+def _many_expired(account: Account) -> None:
+    for at in range(MANY):
+        _expire(account, f"lease-dead-{at}")
+
+
+def _many_unpublished(account: Account) -> None:
+    _end(account, *map(str, range(MANY)))
+
+
+def _many_unsettled(account: Account) -> None:
+    for at in range(9):
+        name = account.queue(str(at))
+        account.dispatch()
+        account.free(name)
+        account.finish(name)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "operation"),
+    [
+        (_many_expired, "dynamodb.UpdateItem"),
+        (_many_unpublished, "stepfunctions.SendTaskFailure"),
+        (_many_unsettled, "stepfunctions.DescribeExecution"),
+    ],
+)
+def test_each_part_leaves_a_run_time_for_its_other_work(
+    prepare: Callable[[Account], None], operation: str, account: Account
+) -> None:
+    """The service hardly answers: each call takes the timeouts of a call."""
+
+    def slow(params: Item, **_: Any) -> None:
+        is_of_part = params.get("ConditionExpression", EXPIRE_CONDITION) == EXPIRE_CONDITION
+        account.now += 24 * is_of_part
+
+    prepare(account)
+    account.processes.create("q", 1, "job")
+    account.accept({"process": "q", "request_id": "a"})
+    getattr(account, operation.partition(".")[0]).meta.events.register(f"provide-client-params.{operation}", slow)
+    account.now = NOW
+    account.janitor.run()
+    assert account.item("q").holders
 
 
 def test_without_the_whole_table_nothing_is_settled(account: Account) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.janitor import SETTLE_SECONDS
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import execution_name
 from tests.support.boundary import before_write, refuse
@@ -133,22 +132,6 @@ def test_a_started_row_that_cannot_be_settled_keeps_back_no_other(account: Accou
     counts = account.run_at(LATER).counts
     states = [account.raw_row(name)["state"]["S"] for name in names]
     assert (sorted(states), states[0], counts["JanitorErrors"]) == (["FAILED", "STARTED", "STARTED"], "STARTED", 2)
-
-
-def test_settling_many_rows_leaves_a_run_time_for_its_other_work(account: Account) -> None:
-    def slow(**_: Any) -> None:
-        account.now += SETTLE_SECONDS
-
-    for at in range(9):
-        name = account.queue(str(at))
-        account.dispatch()
-        account.free(name)
-        account.finish(name)
-    account.queue("next")
-    account.stepfunctions.meta.events.register("provide-client-params.stepfunctions.DescribeExecution", slow)
-    report = account.run_at(LATER)
-    assert (len(report.settled), account.states["next/1"]) == (1, "STARTED")
-    assert report.counts["JanitorRunsCutShort"] == 1
 
 
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:

@@ -6,7 +6,6 @@ import json
 from typing import Any, get_args
 
 import pytest
-from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.endings import MAX_REASON
@@ -73,6 +72,12 @@ NOT_RUN = {"taskToken": TOKEN, "error": "Code", "cause": "this is why"}
             STARTED | {"status": "SUCCEEDED"},
         ),
         (
+            "SUCCEEDED",
+            {},
+            {"taskToken": TOKEN, "output": json.dumps({"ExecutionArn": ARN})},
+            STARTED | {"status": "SUCCEEDED"},
+        ),
+        (
             "FAILED",
             {"code": "States.TaskFailed", "cause": RUN},
             {"taskToken": TOKEN, "error": "States.TaskFailed", "cause": "no month"},
@@ -130,24 +135,17 @@ def test_the_steps_of_an_end_have_one_call_each_in_this_order(
     assert scene.aws.made == calls
 
 
-def test_a_success_without_an_answer_is_answered_with_its_execution(scene: QueueScene) -> None:
-    end(scene, "SUCCEEDED")
-    scene.endings.publish("p", [NAME])
-    assert json.loads(scene.aws.answers[0]["output"]) == {"ExecutionArn": ARN}
-
-
-def test_a_reason_is_short_in_the_row_and_the_cause_is_kept(scene: QueueScene) -> None:
-    end(scene, "FAILED", code="Error", cause="c" * 40_000)
+@pytest.mark.parametrize(
+    ("code", "cause", "reason"), [("Error", "c" * 40_000, "c" * MAX_REASON), ("WrongInput", "", "WrongInput")]
+)
+def test_a_reason_is_the_beginning_of_the_cause_or_the_code(
+    code: str, cause: str, reason: str, scene: QueueScene
+) -> None:
+    end(scene, "FAILED", code=code, cause=cause)
     scene.endings.publish("p", [NAME])
     row = scene.row(NAME)
-    assert (len(row["reason"]["S"]), len(row["cause"]["S"])) == (MAX_REASON, MAX_CAUSE)
-    assert len(scene.aws.answers[0]["cause"]) == MAX_REASON
-
-
-def test_a_failure_without_a_cause_has_its_code_as_the_reason(scene: QueueScene) -> None:
-    end(scene, "FAILED", code="WrongInput", cause="")
-    scene.endings.publish("p", [NAME])
-    assert (scene.row(NAME)["reason"], notices(scene)[0]["reason"]) == ({"S": "WrongInput"}, "WrongInput")
+    assert (row["reason"]["S"], scene.aws.answers[0]["cause"], notices(scene)[0]["reason"]) == (reason,) * 3
+    assert row["cause"]["S"] == cause[:MAX_CAUSE]
 
 
 # Steps that fail
@@ -185,17 +183,6 @@ def test_after_a_step_that_fails_it_and_the_later_ones_wait_for_the_next_time(
     assert scene.endings.publish("p", [NAME]) == []
     assert steps_made(scene) == STEPS[at:]
     assert (len(scene.published), scene.row(NAME).keys() & (UNPUBLISHED | {"published"})) == (1, set())
-
-
-def test_until_the_row_is_marked_each_step_is_repeated(scene: QueueScene) -> None:
-    end(scene, "FAILED")
-    refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
-    with pytest.raises(ClientError):
-        scene.endings.publish("p", [NAME])
-    assert (scene.row(NAME).keys() >= UNPUBLISHED, scene.published) == (True, [])
-    steps_made(scene)
-    assert (scene.endings.publish("p", [NAME]), steps_made(scene)) == ([], STEPS)
-    assert len({event["deduplication_id"] for event in details(scene)}) == 1
 
 
 def test_an_end_that_replaces_another_one_is_published_from_its_first_step(scene: QueueScene) -> None:

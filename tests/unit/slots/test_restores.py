@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from slotkeeper.aws.dynamodb import Item
@@ -29,17 +27,6 @@ def _restore(account: Account, table: str, items: list[Item]) -> None:
         account.dynamodb.delete_item(TableName=table, Key={name: item[name] for name in names})
     for item in items:
         account.dynamodb.put_item(TableName=table, Item=item)
-
-
-def _ended(scene: JanitorScene, status: str, error: str = "", cause: str = "") -> None:
-    """Let the execution have ended so, where moto has aborted it. Its name is taken then."""
-    scene.abort()
-
-    def described(parsed: Any, **_: Any) -> None:
-        if parsed.get("executionArn", "").endswith(scene.execution):
-            parsed.update(status=status, error=error, cause=cause)
-
-    scene.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", described)
 
 
 def _run(account: Account, since: float = LATER) -> None:
@@ -80,7 +67,8 @@ def test_a_request_whose_row_is_from_before_its_end_has_its_outcome_and_does_not
         backup = [row | {"state": {"S": "QUEUED"}, "place": row["placed"]}]
     scene.release("SUCCEEDED" if status == "SUCCEEDED" else "FAILED")
     account.endings.publish("p", [scene.execution])
-    _ended(scene, status, error, cause)
+    scene.abort()
+    scene.close(status, error, cause)
     published = _ends(account)
 
     _restore(account, account.request_table, backup)
@@ -119,16 +107,6 @@ def test_a_redrive_that_a_restore_has_undone_does_not_run_again(account: Account
     assert account.executions() == sorted([scene.execution, second])
 
 
-def test_the_event_of_an_execution_whose_row_is_not_restored_does_nothing(account: Account) -> None:
-    scene = JanitorScene(account)
-    scene.start()
-    account.free(scene.execution)
-    scene.abort()
-    _restore(account, account.request_table, [])
-    assert account.event_at(scene.execution, NOW + 1)[0] is None
-    assert (account.states, account.bus.published) == ({}, [])
-
-
 # SlotTable
 
 
@@ -146,7 +124,8 @@ def test_a_holder_that_is_from_before_its_end_is_freed_and_its_request_not_recor
         account.confirm(scene.execution)
     scene.release(outcome)
     account.endings.publish("p", [scene.execution])
-    _ended(scene, outcome, "RequestFailed" if outcome == "FAILED" else "", "Other: another cause")
+    scene.abort()
+    scene.close(outcome, "RequestFailed" if outcome == "FAILED" else "", "Other: another cause")
     ended = account.raw_row(scene.execution)
 
     _restore(account, account.slot_table, backup)
@@ -169,7 +148,8 @@ def test_a_slot_that_is_from_before_its_reservation_leaves_a_running_execution_a
     _run(account)
     assert (account.states, scene.stopped) == ({"order-1/1": "STARTED"}, [])
     account.record(scene.execution, "SUCCEEDED")
-    _ended(scene, "SUCCEEDED")
+    scene.abort()
+    scene.close("SUCCEEDED")
     assert account.event_at(scene.execution, LATER + 3600, "SUCCEEDED")[0] is None
     assert _ends(account) == {f"{scene.execution}/SUCCEEDED"}
 
@@ -183,7 +163,8 @@ def test_a_slot_that_is_from_before_its_reservation_is_found_by_the_end_of_the_e
     backup = _backup(account, account.slot_table)
     scene.reserve()
     _restore(account, account.slot_table, backup)
-    _ended(scene, "FAILED", *(("WorkUnknown", "Error: why") if confirmed else ("SlotLost", "")))
+    scene.abort()
+    scene.close("FAILED", *(("WorkUnknown", "Error: why") if confirmed else ("SlotLost", "")))
     account.now = NOW + AGE_SECONDS
     _run(account, account.now)
     second = {"order-1/1": "RETURNED", "order-1/2": "STARTED"}

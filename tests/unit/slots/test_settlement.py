@@ -114,7 +114,7 @@ def child_scene(account: Account) -> ChildScene:
 
 def _unknown_work(scene: ChildScene) -> None:
     scene.child("FAILED")
-    scene.fail("WorkUnknown", "States.Timeout: it took too long")
+    scene.close("FAILED", "WorkUnknown", "States.Timeout: it took too long")
 
 
 NAME = execution_name("p", "order-1", 1, caller_of(TOKEN))
@@ -177,15 +177,11 @@ def released(aborted: JanitorScene) -> JanitorScene:
 
 
 @pytest.mark.parametrize(
-    ("end", "state"),
-    [({"status": "SUCCEEDED"}, "SUCCEEDED"), ({"status": "RUNNING"}, "STARTED"), ({}, "FAILED")],
-    ids=["succeeded", "runs again", "aborted"],
+    ("status", "state"), [("SUCCEEDED", "SUCCEEDED"), ("RUNNING", "STARTED"), ("ABORTED", "FAILED")]
 )
-def test_the_execution_decides_without_a_slot(end: dict[str, str], state: str, released: JanitorScene) -> None:
-    """The slot table was restored, or an operator has freed the slot."""
-    released.account.stepfunctions.meta.events.register(
-        "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(end)
-    )
+def test_the_execution_decides_without_a_slot(status: str, state: str, released: JanitorScene) -> None:
+    """The slot table was restored, or an operator has freed the slot. RUNNING: it was redriven."""
+    released.close(status)
     is_settled, report = _settled(released)
     assert (is_settled, released.account.states) == (True, {"order-1/1": state})
     assert report.settled == [("p", released.execution)] * (state != "STARTED")
@@ -209,14 +205,14 @@ def test_the_child_that_its_workflow_could_not_read_decides_also_without_a_slot(
 ) -> None:
     child_scene.account.free(child_scene.execution)
     child_scene.child(status, output="[7]")
-    child_scene.fail("ChildTooLarge", f"{execution_arn(TARGET, NAME)} is too large")
+    child_scene.close("FAILED", "ChildTooLarge", f"{execution_arn(TARGET, NAME)} is too large")
     _settled(child_scene)
     row = child_scene.account.row(child_scene.execution)
     assert (row.state, row.code) == (state, "" if state == "SUCCEEDED" else "ChildTooLarge")
 
 
 def test_a_request_that_has_started_nothing_is_queued_again_once_and_rung_for(released: JanitorScene) -> None:
-    released.fail("SlotLost")
+    released.close("FAILED", "SlotLost")
     account = released.account
     for counted in (1, 0):
         is_settled, report = _settled(released)
@@ -226,7 +222,7 @@ def test_a_request_that_has_started_nothing_is_queued_again_once_and_rung_for(re
 
 
 def test_a_request_that_holds_a_slot_again_is_not_queued_again(released: JanitorScene) -> None:
-    released.fail("SlotLost")
+    released.close("FAILED", "SlotLost")
     released.account.hold(released.execution)
     assert _settled(released)[0] is False
     assert (released.account.states, released.account.rings) == ({"order-1/1": "STARTED"}, [])
