@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,30 +17,18 @@ import pytest
 
 from dev.tools.function_folders import code_folders
 from slotkeeper.aws.dynamodb import Item, number
-from slotkeeper.events import CompletionEvents
-from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
-from slotkeeper.slots.dispatch import Report, Tools, dispatch
-from slotkeeper.slots.doorbell import Bell, Doorbell
-from slotkeeper.slots.ending_queue import EndingQueue
-from slotkeeper.slots.endings import Endings, Retention
+from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.notices import FailureNotices
-from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
+from slotkeeper.slots.protocol import CONFIRM_UPDATE
 from slotkeeper.slots.request import Delivery, Request, parse_request, process_of_execution
-from slotkeeper.slots.request_events import RequestEvents
-from slotkeeper.slots.request_table import RequestTable
-from slotkeeper.slots.returns import Requeues
-from slotkeeper.slots.rows import RequestRow, RequestRows
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.starts import ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
@@ -53,6 +41,7 @@ from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
+from tests.unit.slot_parts import NOW, SlotParts
 from tests.unit.token_instances import Api, Instances, VirtualTime, token_table
 from tests.unit.work_account import WorkAccount, invocation, record
 from tests.unit.worker_harness import WorkerHarness, worker_resources
@@ -61,12 +50,10 @@ ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
 CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
-NOW = 1_800_000_000.0
 QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012"
 GRACE = 120
 CHECK_GAP = 30
 CONTEXT = invocation(28.0)
-RETENTION = Retention(succeeded=30 * 86400, failed=90 * 86400)
 SERVICES = ("dynamodb", "sqs", "stepfunctions", "glue", "events", "sns")
 
 
@@ -84,86 +71,37 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
 
-@dataclass
-class Account:
-    """The account's clients and names, with a dispatch, a janitor and the handler of status events.
-
-    Nothing sleeps: `slept` has the seconds.
+class Account(SlotParts):
+    """An account in moto, with the parts of the flow, a janitor and the handler of status events.
 
     Attributes:
         answers: those that callers have received: the token, then the output, or error and cause.
         notices: the notifications that were tried.
-        counted: the metrics of the sender of ends.
     """
 
-    dynamodb: Any
-    sqs: Any
-    stepfunctions: Any
-    glue: Any
-    events: Any
-    sns: Any
-    slot_table: str
-    request_table: str
-    dead_letter_url: str
-    dispatch_url: str
-    ending_url: str
-    topic: str
-    workflow_arn: str
+    slot_table, request_table = "slots", "requests"
 
-    now = NOW
-
-    def __post_init__(self) -> None:
-        self.slept: list[float] = []
-        self.slots = Slots(self.dynamodb, self.slot_table)
-        self.processes = Processes(self.dynamodb, self.slot_table)
-        self.grants = Grants(self.dynamodb, self.slot_table)
-        self.requests = RequestTable(self.dynamodb, self.request_table, self.slot_table)
-        self.rows = RequestRows(self.dynamodb, self.request_table)
-        self.requeues = Requeues(self.dynamodb, self.request_table, self.slot_table, RETENTION.succeeded)
-        self.doorbell = Doorbell(self.sqs, self.dispatch_url)
+    def __init__(self, clients: dict[str, Any], topic: str, dead_letter_url: str, **names: str) -> None:
+        super().__init__(clients, topic=topic, **names)
+        self.glue, self.topic, self.dead_letter_url = clients["glue"], topic, dead_letter_url
+        self.dispatch_url, self.ending_url = names["dispatch_url"], names["ending_url"]
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.children = Children(self.stepfunctions)
         self.glue_runs = GlueRuns(self.glue)
-        starts = Starts(self.stepfunctions, self.workflow_arn)
-        self.tools = Tools(
-            self.grants,
-            self.requests,
-            ReservationStarter(starts, self.grants, self.requests, lambda: self.now, each=in_turn),
-            self.doorbell,
-            clock=lambda: self.now,
-            sleep=self.slept.append,
-        )
         self.answers: list[tuple[str, ...]] = []
         self.receive_answers_of(self.stepfunctions)
-        self.bus, self.unsent, self.counted = Bus(self.events), list[str](), list[str]()
+        self.bus = Bus(self.events)
         self.notices = passed_values(self.sns, "Publish", "Message")
-        published = CompletionEvents(
-            self.events, "default", "slotkeeper", on_unsent=self.unsent.append, clock=lambda: self.now
-        )
-        self.endings = Endings(
-            self.dynamodb,
-            self.request_table,
-            Callers(self.stepfunctions),
-            RequestEvents(published, self.request_table, "dead.fifo"),
-            FailureNotices(self.sns, self.topic),
-            RETENTION,
-            self.execution_arn,
-            lambda: self.now,
-            count=self.counted.append,
-        )
-        self.ending_queue = EndingQueue(self.sqs, self.ending_url)
-        self.outcomes = Outcomes(self.dynamodb, self.request_table)
         self.settlement = Settlement(
             self.workflow, self.children, self.outcomes, self.requeues, self.doorbell, lambda: self.now
         )
-        dead = DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now)
         self.closed_executions = ClosedExecutions(
             self.slots,
             self.rows,
             self.doorbell,
             self.workflow,
             self.settlement,
-            dead,
+            DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now),
             self.endings,
             lambda: self.now,
         )
@@ -238,9 +176,6 @@ class Account:
         message = f"message-of-{request.execution_name}"
         return accept(self.requests, request, message, self.now, "1", self.now)
 
-    def dispatch(self, process: str = "p") -> Report:
-        return dispatch(self.tools, Bell(process))
-
     def row(self, execution: str) -> RequestRow:
         row = self.rows.row(process_of_execution(execution), execution)
         assert row is not None
@@ -261,13 +196,6 @@ class Account:
     def states(self) -> dict[str, str]:
         """The state of each row of `p`, by request id and attempt."""
         return {f"{row.request_id}/{row.attempt}": row.state for row in self.rows.rows("p").rows}
-
-    def record(self, execution: str, outcome: str, **more: str) -> None:
-        """Record an outcome, as the workflow does. `more`: the answer of a success, code and cause of a failure."""
-        if outcome == "SUCCEEDED":
-            assert self.outcomes.succeeded("p", execution, self.now, **more)
-        else:
-            assert self.outcomes.failed("p", execution, self.now, **{"code": "Error", "cause": "why"} | more)
 
     # Holders
 
@@ -302,9 +230,6 @@ class Account:
     def finish(self, execution: str) -> None:
         """Close an execution."""
         self.stepfunctions.stop_execution(executionArn=self.execution_arn(execution))
-
-    def execution_arn(self, execution: str) -> str:
-        return self.workflow_arn.replace(":stateMachine:", ":execution:") + ":" + execution
 
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
@@ -342,11 +267,6 @@ class Account:
         return [json.loads(message["Body"]) for message in self.messages(self.dispatch_url)]
 
 
-def in_turn[T, R](work: Callable[[T], R], listed: Sequence[T]) -> list[R]:
-    """Call `work` for each element, in one thread."""
-    return [work(each) for each in listed]
-
-
 def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
     """A delivery without a queue."""
     text = body if isinstance(body, str) else json.dumps(body)
@@ -374,7 +294,7 @@ def account() -> Iterator[Account]:
     with prepared_account(_resources) as names:
         clients = {name: shared_client(name) for name in SERVICES}
         topic = clients["sns"].create_topic(Name="failures")["TopicArn"]  # moto's topics cannot be prepared
-        yield Account(**clients, **names, topic=topic)
+        yield Account(clients, topic, **names)
 
 
 def _resources() -> dict[str, str]:
@@ -390,8 +310,6 @@ def _resources() -> dict[str, str]:
         roleArn="arn:aws:iam::123456789012:role/workflow",
     )
     return {
-        "slot_table": "slots",
-        "request_table": "requests",
         "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
         "dispatch_url": sqs.create_queue(QueueName="dispatch")["QueueUrl"],
         "ending_url": sqs.create_queue(QueueName="endings")["QueueUrl"],

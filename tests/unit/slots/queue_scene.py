@@ -6,29 +6,15 @@ import json
 from typing import Any
 
 from slotkeeper.aws.dynamodb import Item, number
-from slotkeeper.events import CompletionEvents
-from slotkeeper.slots.callers import Callers
-from slotkeeper.slots.dispatch import Report, Tools, dispatch
-from slotkeeper.slots.doorbell import Bell, Doorbell
-from slotkeeper.slots.ending_queue import EndingQueue
-from slotkeeper.slots.endings import Endings
-from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, accept
-from slotkeeper.slots.notices import FailureNotices
-from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
-from slotkeeper.slots.request_events import RequestEvents
-from slotkeeper.slots.request_table import FAILURES, RequestTable
-from slotkeeper.slots.rows import RequestRow
-from slotkeeper.slots.starts import ReservationStarter, Starts
-from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.request_table import FAILURES
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import Refusal
 from tests.support.quick_clients import shared_client
-from tests.unit.conftest import NOW, RETENTION, in_turn
+from tests.unit.slot_parts import NOW, SlotParts
 
-AGE = 32.0
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:failures"
 
@@ -69,53 +55,17 @@ class QueueAccount(InProcessAws):
         return {"Responses": {"requests": []}} | answer | {"UnprocessedKeys": unprocessed}
 
 
-class QueueScene:
-    """The process `p` with a limit, its queue, and the tools of a dispatch. Nothing sleeps: `slept` has the seconds."""
+class QueueScene(SlotParts):
+    """The process `p` with a limit, and its queue."""
 
     def __init__(self, limit: int = 1) -> None:
         self.aws = QueueAccount()
-        self.dynamodb, self.sqs, self.stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-        self.events, self.sns = map(shared_client, ("events", "sns"))
-        for client in (self.dynamodb, self.sqs, self.stepfunctions, self.events, self.sns):
+        clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "events", "sns")}
+        for client in clients.values():
             self.aws.answer_calls_of(client)
-        self.grants = Grants(self.dynamodb, "slots")
-        self.rows = RequestTable(self.dynamodb, "requests", "slots")
-        self.outcomes = Outcomes(self.dynamodb, "requests")
-        self.now = NOW
-        self.slept: list[float] = []
-        self.left = float("inf")
+        super().__init__(clients, MACHINE, "https://sqs/bells", "https://sqs/endings", TOPIC)
         self.sent = 0
         self.names: dict[str, str] = {}  # execution -> request id
-        self.starts = Starts(self.stepfunctions, MACHINE)
-        self.starter = ReservationStarter(self.starts, self.grants, self.rows, lambda: self.now, each=in_turn)
-        self.tools = Tools(
-            self.grants,
-            self.rows,
-            self.starter,
-            Doorbell(self.sqs, "https://sqs/bells"),
-            AGE,
-            clock=lambda: self.now,
-            sleep=self.slept.append,
-            jitter=lambda _, high: high,
-            seconds_left=lambda: self.left,
-        )
-        self.published: list[RequestRow] = []
-        self.counted: list[str] = []
-        self.unsent: list[str] = []
-        published = CompletionEvents(self.events, "default", "slotkeeper", on_unsent=self.unsent.append)
-        self.endings = Endings(
-            self.dynamodb,
-            "requests",
-            Callers(self.stepfunctions),
-            RequestEvents(published, "requests", "dead.fifo"),
-            FailureNotices(self.sns, TOPIC),
-            RETENTION,
-            lambda name: execution_arn(MACHINE, name),
-            lambda: self.now,
-            self.published.append,
-            self.counted.append,
-        )
-        self.ending_queue = EndingQueue(self.sqs, "https://sqs/endings")
         self.put_process(slot_limit=number(limit))
 
     # The process
@@ -170,7 +120,7 @@ class QueueScene:
         self.sent += 1
         self.names[request.execution_name] = request.request_id
         sent = self.now if at is None else at
-        return accept(self.rows, request, message or f"m{self.sent}", sent, str(self.sent), self.now)
+        return accept(self.requests, request, message or f"m{self.sent}", sent, str(self.sent), self.now)
 
     def queue(self, *ids: str, **fields: Any) -> list[str]:
         """Queue a request of each id; return the names of their executions."""
@@ -181,12 +131,6 @@ class QueueScene:
 
     def row(self, execution: str) -> Item:
         return self.aws.tables.item("requests", f"p\n{execution}")
-
-    def record(self, execution: str, outcome: str, at: float = NOW, **more: str) -> bool:
-        """Record an outcome of a request of `p`. `more`: the answer of a success, code and cause of a failure."""
-        if outcome == "SUCCEEDED":
-            return self.outcomes.succeeded("p", execution, at, **more)
-        return self.outcomes.failed("p", execution, at, **{"code": "Error", "cause": "why"} | more)
 
     def end(self, execution: str, state: str) -> None:
         """Give a row a state. Its end, if it has one, is published."""
@@ -201,11 +145,6 @@ class QueueScene:
         """The state of the last attempt of each request."""
         rows = sorted(self.aws.tables.items("requests"), key=lambda row: int(row["attempt"]["N"]))
         return {row["request_id"]["S"]: row["state"]["S"] for row in rows}
-
-    # The dispatch
-
-    def dispatch(self, at: float | None = None, **more: Any) -> Report:
-        return dispatch(self.tools, Bell("p", at), **more)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

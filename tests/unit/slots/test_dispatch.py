@@ -17,9 +17,10 @@ from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import MAX_LEAVES
+from slotkeeper.slots.starts import AGE_SECONDS
 from tests.support.boundary import before_write, lose_answer, refuse
 from tests.unit.conftest import NOW
-from tests.unit.slots.queue_scene import AGE, QueueScene, leased, reserved, running
+from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
 REFUSED = "ConditionalCheckFailedException"
 SOON, LATER = "2027-01-15T08:01:00Z", "2027-01-15T08:20:00Z"  # a minute and twenty after NOW
@@ -213,7 +214,7 @@ def test_a_grant_that_may_have_been_made_fails_the_dispatch(scene: QueueScene) -
     refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
     with pytest.raises(DispatchFailed) as failure:
         scene.dispatch()
-    assert (scene.ran, failure.value.again_after) == ([], AGE + 1 + CLOCK_SKEW_SECONDS)
+    assert (scene.ran, failure.value.again_after) == ([], AGE_SECONDS + 1 + CLOCK_SKEW_SECONDS)
     scene.now += failure.value.again_after
     scene.dispatch()
     assert scene.ran == ["a"]
@@ -243,13 +244,13 @@ def test_a_throttle_ends_the_dispatch_and_rings_after_two_seconds(scene: QueueSc
 
 
 def test_after_an_uncertain_start_no_more_are_granted(scene: QueueScene) -> None:
-    """Step Functions may be down: each further grant would leave reservations that hold slots for AGE."""
+    """Step Functions may be down: each further grant would leave reservations that hold slots for AGE_SECONDS."""
     scene.change(slot_limit=number(200))
     names = scene.queue(*ids(3 * MAX_STARTS))
     scene.aws.start_errors = dict.fromkeys(names, "InternalServerError")
     with pytest.raises(DispatchFailed) as failure:
         scene.dispatch()
-    assert failure.value.again_after == AGE + 1 + CLOCK_SKEW_SECONDS
+    assert failure.value.again_after == AGE_SECONDS + 1 + CLOCK_SKEW_SECONDS
     assert len(scene.process.holders) == MAX_STARTS
 
 
@@ -265,7 +266,7 @@ def test_as_many_old_reservations_as_an_item_may_have_are_started_again(scene: Q
     """After an outage of Step Functions. BatchGetItem takes 100 keys (API Reference), so they come in rounds."""
     scene.change(slot_limit=number(MAX_HOLDERS))
     names = scene.queue(*ids(5 * MAX_STARTS))
-    scene.hold({name: reserved(NOW - AGE - 2) for name in names})
+    scene.hold({name: reserved(NOW - AGE_SECONDS - 2) for name in names})
     for name in names[:MAX_STARTS]:
         scene.end(name, "STARTED")  # their workflows have not confirmed yet
     scene.dispatch()

@@ -86,7 +86,7 @@ def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(scene:
 
 def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) -> None:
     def send(message: str, at: float) -> Acceptance:
-        return accept(scene.rows, A, message, at, "1", at, too_large="why")
+        return accept(scene.requests, A, message, at, "1", at, too_large="why")
 
     assert send("m1", NOW) == Rejected(FIRST, "TooLarge", "why")
     row = scene.row(FIRST)

@@ -47,7 +47,7 @@ def test_the_largest_row_fits() -> None:
     arguments = {f"--{number:03}": wide * (MAX_BODY_BYTES // 400) for number in range(100)}
     request = Request("p", arguments, wide * 128, weight=99_999, task_token="t" * MAX_TOKEN_CHARACTERS)
     scene.accept(request)
-    scene.rows.mark_started("p", request.execution_name, "9" * 19, NOW)
+    scene.requests.mark_started("p", request.execution_name, "9" * 19, NOW)
     scene.record(request.execution_name, "FAILED", code=wide * MAX_CODE, cause=wide * MAX_CAUSE)
     row = scene.row(request.execution_name) | {"reason": {"S": wide * MAX_REASON}, "expires": A_TIME}
     assert {"body", "task_token", "code", "cause", "started", "failed"} <= row.keys()

@@ -8,12 +8,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.grants import GrantRefused
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder
-from slotkeeper.slots.processes import Operations, Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.processes import Operations
 from slotkeeper.slots.rate import Rate
 from tests.support.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
@@ -29,9 +27,7 @@ class ProtocolScene(QueueScene):
 
     def __init__(self) -> None:
         super().__init__(limit=5)
-        self.slots = Slots(self.dynamodb, "slots")
-        self.processes = Processes(self.dynamodb, "slots", lambda: self.now)
-        self.operations = Operations(self.processes, Doorbell(self.sqs, "https://sqs/bells"))
+        self.operations = Operations(self.processes, self.doorbell)
 
     def seen(self, name: str) -> Holder:
         return self.process.holders[name]

@@ -14,7 +14,8 @@ from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_INPUT_BYTES, Request, p
 from slotkeeper.slots.request_table import Leaving, State
 from slotkeeper.slots.targets import execution_arn
 from tests.support.boundary import before_write, refuse
-from tests.unit.conftest import NOW, RETENTION, delivery
+from tests.unit.conftest import NOW, delivery
+from tests.unit.slot_parts import RETENTION
 from tests.unit.slots.queue_scene import MACHINE, TOPIC, QueueScene
 
 TOKEN = "AAAA-the-token-of-the-caller"
@@ -36,10 +37,10 @@ def end(scene: QueueScene, state: State, request: Request = WAITED_FOR, **outcom
     scene.accept(request)
     name = request.execution_name
     if state in ("SUCCEEDED", "FAILED"):
-        scene.rows.mark_started("p", name, "8#00", NOW + 5)
+        scene.requests.mark_started("p", name, "8#00", NOW + 5)
         assert scene.record(name, state, NOW + 10, **outcome)
     else:
-        assert scene.rows.leave("p", [Leaving(name, state, "Code", "this is why")], NOW + 10)  # type: ignore[arg-type]  # no other state
+        assert scene.requests.leave("p", [Leaving(name, state, "Code", "this is why")], NOW + 10)  # type: ignore[arg-type]  # no other state
     scene.now = NOW + 60
     return name
 

@@ -45,7 +45,7 @@ def test_the_queue_is_read_in_its_order_and_without_what_is_above_the_limit(scen
     (high,) = scene.queue("high", priority="high", when_busy="skip")
     reads = passed_values(scene.dynamodb, "Query", "ConsistentRead")
 
-    pages = list(scene.rows.queue("p", 2, first_page=2))
+    pages = list(scene.requests.queue("p", 2, first_page=2))
 
     assert [[each.execution for each in page] for page in pages] == [[high, default], [fits, low]]
     assert [each.place for page in pages for each in page] == sorted(each.place for page in pages for each in page)
@@ -59,7 +59,7 @@ def test_due_are_the_first_that_skip_or_have_a_time_that_comes(scene: QueueScene
     (later,) = scene.queue("later", start_before="2027-01-15T08:10:00Z")
     scene.queue("far", start_before="2027-01-15T08:10:01Z")
     (skips,) = scene.queue("skips", when_busy="skip")
-    due = scene.rows.due("p", NOW + 600)
+    due = scene.requests.due("p", NOW + 600)
     assert [(each.execution, each.skips, each.start_before) for each in due] == [
         (skips, True, None),
         (later, False, NOW + 600),
@@ -74,7 +74,7 @@ def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueSce
     scene.aws.unread = {unread}
     text = request.to_json()
 
-    found = scene.rows.bodies("p", [queued, ended, "p-none", unread])
+    found = scene.requests.bodies("p", [queued, ended, "p-none", unread])
 
     assert found == {
         queued: QueuedBody("QUEUED", text, NOW - 1, "high", NOW),
@@ -84,27 +84,27 @@ def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueSce
 
 
 def test_bodies_of_none_are_not_read(scene: QueueScene) -> None:
-    assert scene.rows.bodies("p", []) == {}
+    assert scene.requests.bodies("p", []) == {}
     assert "BatchGetItem" not in scene.aws.made
 
 
 def test_a_start_is_marked_once_while_the_request_is_queued(scene: QueueScene) -> None:
     (name,) = scene.queue("a", when_busy="skip")
-    assert scene.rows.mark_started("p", name, "8#1", NOW) is True
+    assert scene.requests.mark_started("p", name, "8#1", NOW) is True
     row = scene.row(name)
     assert (row["state"], row["started"], row["granted"]) == ({"S": "STARTED"}, number(NOW), {"S": "8#1"})
     assert not row.keys() & {"place", "deadline"}
-    assert scene.rows.mark_started("p", name, "9#1", NOW) is False
+    assert scene.requests.mark_started("p", name, "9#1", NOW) is False
     scene.end(name, "SUCCEEDED")
-    assert scene.rows.mark_started("p", name, "9#1", NOW) is False
+    assert scene.requests.mark_started("p", name, "9#1", NOW) is False
     assert scene.row(name)["state"] == {"S": "SUCCEEDED"}
 
 
 def test_a_malformed_row_waits_and_keeps_back_no_other(scene: QueueScene) -> None:
     names = scene.queue("a", "b", when_busy="skip")
     scene.aws.tables.put("requests", scene.row(names[0]) | {"start_before": {"S": "soon"}})
-    assert [[each.execution for each in page] for page in scene.rows.queue("p", 2, 9)] == [[names[1]]]
-    assert [each.execution for each in scene.rows.due("p", NOW)] == [names[1]]
+    assert [[each.execution for each in page] for page in scene.requests.queue("p", 2, 9)] == [[names[1]]]
+    assert [each.execution for each in scene.requests.due("p", NOW)] == [names[1]]
 
 
 # Exits without a start
@@ -115,7 +115,7 @@ def test_requests_leave_together_and_a_plan_made_before_is_outdated(scene: Queue
     placed = scene.row(names[0])["place"]
     seen = scene.process
 
-    assert scene.rows.leave("p", cancelled(*names), NOW) == cancelled(*names)
+    assert scene.requests.leave("p", cancelled(*names), NOW) == cancelled(*names)
 
     row = scene.row(names[0])
     assert (row["state"], row["code"], row["reason"]) == (
@@ -133,7 +133,7 @@ def test_who_holds_a_slot_or_has_ended_stays_and_the_others_leave(scene: QueueSc
     scene.hold({holds: reserved()})
     scene.end(ended, "SUCCEEDED")
 
-    left = scene.rows.leave("p", cancelled(holds, first, ended, second), NOW)
+    left = scene.requests.leave("p", cancelled(holds, first, ended, second), NOW)
 
     assert left == cancelled(first, second)
     assert scene.states == {"holds": "QUEUED", "ended": "SUCCEEDED", "a": "CANCELLED", "b": "CANCELLED"}
@@ -142,8 +142,8 @@ def test_who_holds_a_slot_or_has_ended_stays_and_the_others_leave(scene: QueueSc
 def test_if_all_hold_slots_none_leaves(scene: QueueScene) -> None:
     (name,) = scene.queue("a")
     scene.hold({name: running()})
-    assert scene.rows.leave("p", cancelled(name), NOW) == []
-    assert scene.rows.leave("gone", cancelled(name), NOW) == []
+    assert scene.requests.leave("p", cancelled(name), NOW) == []
+    assert scene.requests.leave("gone", cancelled(name), NOW) == []
     assert scene.process.grants == 7
 
 
@@ -154,8 +154,8 @@ def test_an_exit_and_a_write_that_meet_another_transaction_are_repeated(
     first, second = scene.queue("a", "b")
     refuse(scene.dynamodb, "TransactWriteItems", CANCELLED, times=2, CancellationReasons=BUSY)
     refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", times=2)
-    assert scene.rows.leave("p", cancelled(first), NOW) == cancelled(first)
-    assert scene.rows.mark_started("p", second, "8#1", NOW) is True
+    assert scene.requests.leave("p", cancelled(first), NOW) == cancelled(first)
+    assert scene.requests.mark_started("p", second, "8#1", NOW) is True
 
 
 @pytest.mark.parametrize(("reason", "calls"), [("TransactionConflict", 3), ("ThrottlingError", 1)])
@@ -167,9 +167,9 @@ def test_a_busy_transaction_is_no_refusal(
     refuse(scene.dynamodb, "TransactWriteItems", CANCELLED, times=9, CancellationReasons=[{"Code": reason}])
     made = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
     with pytest.raises(ClientError, match=CANCELLED):
-        scene.rows.leave("p", cancelled(name), NOW)
+        scene.requests.leave("p", cancelled(name), NOW)
     with pytest.raises(ClientError, match=CANCELLED):
-        scene.rows.refuse("p", cancelled(name)[0], NOW)
+        scene.requests.refuse("p", cancelled(name)[0], NOW)
     assert len(made) == 2 * calls
 
 
@@ -185,7 +185,7 @@ def test_more_requests_than_a_transaction_takes_leave_in_parts(scene: QueueScene
     names = scene.queue(*(str(number) for number in range(MAX_LEAVES + 1)))
     parts = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
 
-    assert scene.rows.leave("p", cancelled(*names), NOW) == cancelled(*names[:MAX_LEAVES])
+    assert scene.requests.leave("p", cancelled(*names), NOW) == cancelled(*names[:MAX_LEAVES])
 
     ((*_, holders),) = parts
     assert len(parts[0]) == MAX_LEAVES + 1 <= 100
@@ -207,17 +207,17 @@ def test_without_a_process_that_runs_them_requests_end(exists: bool, scene: Queu
         scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
         before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", item), operation="TransactWriteItems")
 
-    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=exists) == []  # it has just got a target
+    assert scene.requests.end_homeless("p", cancelled(*names), NOW, exists=exists) == []  # it has just got a target
     assert set(scene.states.values()) == {"QUEUED"}
     scene.change(target={"S": "none"})
-    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=True) == cancelled(*names)
+    assert scene.requests.end_homeless("p", cancelled(*names), NOW, exists=True) == cancelled(*names)
     assert scene.process.grants == 8
 
 
 def test_a_refused_request_ends_and_its_slot_is_free(scene: QueueScene) -> None:
     (name,) = scene.queue("a")
     scene.hold({name: reserved(weight=2)})
-    assert scene.rows.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is True
+    assert scene.requests.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is True
     assert (scene.row(name)["state"], scene.row(name)["code"]) == ({"S": "REJECTED"}, {"S": "InvalidExecution"})
     assert (scene.process.holders, scene.process.slots_in_use, scene.process.grants) == ({}, 0, 8)
 
@@ -232,20 +232,20 @@ def test_a_request_is_not_refused_after_its_slot_or_its_state_has_changed(
     if held == reserved():
         scene.end(name, "SUCCEEDED")
     before = scene.item, scene.row(name)
-    assert scene.rows.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is False
+    assert scene.requests.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is False
     assert (scene.item, scene.row(name)) == before
 
 
 @pytest.mark.parametrize("end", get_args(End))
 def test_what_an_operator_must_look_at_is_in_the_index_of_failures(end: End, scene: QueueScene) -> None:
     (name,) = scene.queue("a")
-    scene.rows.leave("p", [Leaving(name, end, "Code", "why")], NOW)
+    scene.requests.leave("p", [Leaving(name, end, "Code", "why")], NOW)
     assert scene.row(name).get("failed") == (number(NOW) if end in FAILURES else None)
 
 
 def test_a_reservation_that_was_put_back_is_noted_only_in_a_queued_row(scene: QueueScene) -> None:
     queued, started = scene.queue("a", "b")
-    scene.rows.mark_started("p", started, "8#1", NOW)
+    scene.requests.mark_started("p", started, "8#1", NOW)
     for name in (queued, started, "p-none"):
-        scene.rows.note_put_back("p", name, 9)
+        scene.requests.note_put_back("p", name, 9)
     assert [scene.row(name).get("put_back") for name in (queued, started, "p-none")] == [number(9), None, None]

@@ -12,7 +12,7 @@ from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots import returns
 from slotkeeper.slots.request import Request, caller_of, execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, Leaving, State, place_of
-from slotkeeper.slots.returns import MAX_READS, MAX_REDRIVES, NotRequeued, Requeued, Requeues
+from slotkeeper.slots.returns import MAX_READS, MAX_REDRIVES, NotRequeued, Requeued
 from tests.support.boundary import before_write, passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
@@ -20,6 +20,7 @@ from tests.unit.slots.queue_scene import QueueScene, reserved
 LATER = NOW + 60
 SOON = "2027-01-15T08:10:00Z"
 FIRST, SECOND = (execution_name("p", "a", attempt) for attempt in (1, 2))
+ENDED_OTHERWISE = "it has no row, or has ended otherwise"
 UNPUBLISHED = "its end is not published yet: try again in a minute"
 NO_CONTENT = "its row has no content: it was discarded, or too large, or used another one's id"
 DAY = 86400
@@ -31,11 +32,6 @@ def scene() -> QueueScene:
     return QueueScene(limit=2)
 
 
-@pytest.fixture
-def requeues(scene: QueueScene) -> Requeues:
-    return Requeues(scene.dynamodb, "requests", "slots", 30 * DAY)
-
-
 def remove_process(scene: QueueScene) -> None:
     scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
 
@@ -44,8 +40,8 @@ def change_grants(scene: QueueScene) -> None:
     scene.change(grants=number(scene.process.grants + 1))
 
 
-def redriven(requeues: Requeues, execution: str, **more: Any) -> Requeued | NotRequeued:
-    return requeues.redrive("p", [execution], LATER, **more)[execution]
+def redriven(scene: QueueScene, execution: str, **more: Any) -> Requeued | NotRequeued:
+    return scene.requeues.redrive("p", [execution], LATER, **more)[execution]
 
 
 def meanwhile(scene: QueueScene, act: Act) -> None:
@@ -56,13 +52,13 @@ def meanwhile(scene: QueueScene, act: Act) -> None:
 # RETURNED
 
 
-def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueScene, requeues: Requeues) -> None:
+def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueScene) -> None:
     request = Request("p", {"--day": "1"}, "a", weight=2, priority="high", task_token="token", start_before=SOON)
     scene.accept(request, "m1")
-    scene.rows.mark_started("p", request.execution_name, "8#00", NOW)
+    scene.requests.mark_started("p", request.execution_name, "8#00", NOW)
     before = scene.row(request.execution_name)
 
-    requeued = requeues.give_back("p", request.execution_name, LATER)
+    requeued = scene.requeues.give_back("p", request.execution_name, LATER)
 
     name = execution_name("p", "a", 2, caller_of("token"))
     assert requeued == Requeued(name)
@@ -82,28 +78,26 @@ def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueSce
     ("state", "end"),
     [("QUEUED", "RETURNED"), ("STARTED", "RETURNED"), ("FAILED", "REDRIVEN"), ("SUCCEEDED", ""), ("CANCELLED", "")],
 )
-def test_only_what_has_no_other_end_is_given_back(
-    state: State, end: str, scene: QueueScene, requeues: Requeues
-) -> None:
+def test_only_what_has_no_other_end_is_given_back(state: State, end: str, scene: QueueScene) -> None:
     """FAILED: an operator has redriven its execution, which has found no slot."""
     scene.queue("a")
     scene.end(FIRST, state)
-    again = requeues.give_back("p", FIRST, LATER)
-    assert again == (Requeued(SECOND) if end else NotRequeued("it has no row, or has ended otherwise", state))
+    again = scene.requeues.give_back("p", FIRST, LATER)
+    assert again == (Requeued(SECOND) if end else NotRequeued(ENDED_OTHERWISE, state))
     assert scene.row(FIRST)["state"] == {"S": end or state}
 
 
-def test_giving_back_is_safe_to_repeat(scene: QueueScene, requeues: Requeues) -> None:
+def test_giving_back_is_safe_to_repeat(scene: QueueScene) -> None:
     scene.queue("a")
-    requeues.give_back("p", FIRST, LATER)
+    scene.requeues.give_back("p", FIRST, LATER)
     before = scene.row(SECOND), scene.item
-    assert requeues.give_back("p", FIRST, LATER) == NotRequeued("it has no row, or has ended otherwise", "RETURNED")
-    assert requeues.give_back("p", "p-none", LATER) == NotRequeued("it has no row, or has ended otherwise")
+    assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued(ENDED_OTHERWISE, "RETURNED")
+    assert scene.requeues.give_back("p", "p-none", LATER) == NotRequeued(ENDED_OTHERWISE)
     assert (scene.row(SECOND), scene.item) == before
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_what_holds_a_slot_stays(when: str, scene: QueueScene, requeues: Requeues) -> None:
+def test_what_holds_a_slot_stays(when: str, scene: QueueScene) -> None:
     scene.queue("a")
 
     def hold(scene: QueueScene) -> None:
@@ -113,7 +107,7 @@ def test_what_holds_a_slot_stays(when: str, scene: QueueScene, requeues: Requeue
         hold(scene)
     else:
         meanwhile(scene, hold)
-    assert requeues.give_back("p", FIRST, LATER) == NotRequeued("it holds a slot", "QUEUED", is_temporary=True)
+    assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued("it holds a slot", "QUEUED", is_temporary=True)
     assert scene.states == {"a": "QUEUED"}
 
 
@@ -125,53 +119,49 @@ def test_what_holds_a_slot_stays(when: str, scene: QueueScene, requeues: Requeue
         pytest.param(lambda scene: scene.end(FIRST, "STARTED"), 8, id="its start was marked"),
     ],
 )
-def test_after_another_write_the_transaction_is_made_again(
-    act: Act, put_back: int, scene: QueueScene, requeues: Requeues
-) -> None:
+def test_after_another_write_the_transaction_is_made_again(act: Act, put_back: int, scene: QueueScene) -> None:
     """Otherwise a plan that was made before could be granted, and its order would be wrong."""
     scene.queue("a")
     meanwhile(scene, act)
-    assert requeues.give_back("p", FIRST, LATER) == Requeued(SECOND)
+    assert scene.requeues.give_back("p", FIRST, LATER) == Requeued(SECOND)
     assert scene.row(SECOND)["put_back"] == number(put_back)
     assert scene.item.get("grants", number(0)) == number(put_back)
 
 
-def test_an_outcome_that_is_recorded_meanwhile_counts(scene: QueueScene, requeues: Requeues) -> None:
+def test_an_outcome_that_is_recorded_meanwhile_counts(scene: QueueScene) -> None:
     scene.queue("a")
     meanwhile(scene, lambda scene: scene.record(FIRST, "SUCCEEDED"))
-    refused = requeues.give_back("p", FIRST, LATER)
+    refused = scene.requeues.give_back("p", FIRST, LATER)
     assert (refused, scene.states) == (
-        NotRequeued("it has no row, or has ended otherwise", "SUCCEEDED"),
+        NotRequeued(ENDED_OTHERWISE, "SUCCEEDED"),
         {"a": "SUCCEEDED"},
     )
 
 
-def test_a_process_that_is_added_again_meanwhile_gets_its_grants(scene: QueueScene, requeues: Requeues) -> None:
+def test_a_process_that_is_added_again_meanwhile_gets_its_grants(scene: QueueScene) -> None:
     scene.queue("a")
     remove_process(scene)
     meanwhile(scene, lambda scene: scene.put_process(grants=number(100)))
-    assert requeues.give_back("p", FIRST, LATER) == Requeued(SECOND)
+    assert scene.requeues.give_back("p", FIRST, LATER) == Requeued(SECOND)
     assert (scene.row(SECOND)["put_back"], scene.process.grants) == (number(101), 101)
 
 
-def test_a_next_attempt_that_exists_is_not_overwritten(scene: QueueScene, requeues: Requeues) -> None:
+def test_a_next_attempt_that_exists_is_not_overwritten(scene: QueueScene) -> None:
     scene.queue("a")
     scene.accept(Request("p", {"--day": "2"}, "a", attempt=2))
     before = scene.row(SECOND)
-    assert requeues.give_back("p", FIRST, LATER) == NotRequeued("its next attempt exists", "QUEUED")
+    assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued("its next attempt exists", "QUEUED")
     scene.end(FIRST, "FAILED")
-    assert redriven(requeues, FIRST) == NotRequeued("its next attempt exists", "FAILED")
+    assert redriven(scene, FIRST) == NotRequeued("its next attempt exists", "FAILED")
     assert (scene.row(SECOND), scene.process.grants) == (before, 7)
 
 
-def test_a_process_whose_item_changes_all_the_time_raises(
-    scene: QueueScene, requeues: Requeues, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_whose_item_changes_all_the_time_raises(scene: QueueScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(returns, "MAX_TRIES", 3)
     scene.queue("a")
     before_write(scene.dynamodb, *[lambda _: change_grants(scene)] * 3, operation="TransactWriteItems")
     with pytest.raises(TimeoutError, match="'p' changed during 3 transactions"):
-        requeues.give_back("p", FIRST, LATER)
+        scene.requeues.give_back("p", FIRST, LATER)
     assert scene.states == {"a": "QUEUED"}
 
 
@@ -179,13 +169,11 @@ def test_a_process_whose_item_changes_all_the_time_raises(
 
 
 @pytest.mark.parametrize("state", ["FAILED", *ENDED_WITHOUT_START])
-def test_a_redriven_request_is_placed_as_if_it_was_sent_now(
-    state: State, scene: QueueScene, requeues: Requeues
-) -> None:
+def test_a_redriven_request_is_placed_as_if_it_was_sent_now(state: State, scene: QueueScene) -> None:
     scene.queue("a", when_busy="skip", start_before="2027-01-15T08:00:30Z")
     scene.end(FIRST, state)
 
-    assert redriven(requeues, FIRST, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
+    assert redriven(scene, FIRST, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
 
     row, old = scene.row(SECOND), scene.row(FIRST)
     assert (old["state"], old["ended"], old["expires"]) == (
@@ -202,10 +190,10 @@ def test_a_redriven_request_is_placed_as_if_it_was_sent_now(
     assert not row.keys() & {"put_back", "failed", "code", "reason", "cause"}
 
 
-def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueScene, requeues: Requeues) -> None:
+def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueScene) -> None:
     scene.queue("a", start_before=SOON)
     scene.end(FIRST, "FAILED")
-    assert redriven(requeues, FIRST) == Requeued(SECOND)
+    assert redriven(scene, FIRST) == Requeued(SECOND)
     assert "start_before" not in json.loads(scene.row(SECOND)["body"]["S"])
     assert not scene.row(SECOND).keys() & {"start_before", "deadline"}
 
@@ -222,44 +210,44 @@ def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueS
     ],
 )
 def test_what_cannot_run_again_is_not_redriven(
-    state: State, changes: dict[str, Any], reason: str, scene: QueueScene, requeues: Requeues
+    state: State, changes: dict[str, Any], reason: str, scene: QueueScene
 ) -> None:
     scene.queue("a")
     scene.end(FIRST, state)
     row: Item = {name: value for name, value in (scene.row(FIRST) | changes).items() if value}
     scene.aws.tables.put("requests", row)
-    assert redriven(requeues, FIRST) == NotRequeued(reason, state)
+    assert redriven(scene, FIRST) == NotRequeued(reason, state)
     assert (scene.row(FIRST), scene.row(SECOND)) == (row, {})
 
 
-def test_without_a_row_nothing_is_redriven(requeues: Requeues) -> None:
-    assert redriven(requeues, "p-none") == NotRequeued("it has no row")
+def test_without_a_row_nothing_is_redriven(scene: QueueScene) -> None:
+    assert redriven(scene, "p-none") == NotRequeued("it has no row")
 
 
 @pytest.mark.parametrize(
     ("act", "reason", "state"),
     [
-        (lambda scene, _: scene.record(FIRST, "SUCCEEDED"), "it has changed meanwhile", "SUCCEEDED"),
-        (lambda _, requeues: redriven(requeues, FIRST), "its next attempt exists", "QUEUED"),
-        (lambda _, requeues: requeues.give_back("p", FIRST, LATER), "its next attempt exists", "QUEUED"),
-        (lambda _, requeues: requeues.discard("p", FIRST), "it has changed meanwhile", "FAILED"),
+        (lambda scene: scene.record(FIRST, "SUCCEEDED"), "it has changed meanwhile", "SUCCEEDED"),
+        (lambda scene: redriven(scene, FIRST), "its next attempt exists", "QUEUED"),
+        (lambda scene: scene.requeues.give_back("p", FIRST, LATER), "its next attempt exists", "QUEUED"),
+        (lambda scene: scene.requeues.discard("p", FIRST), "it has changed meanwhile", "FAILED"),
     ],
     ids=["a success is recorded", "redriven", "given back", "discarded"],
 )
 def test_what_changes_meanwhile_is_left_and_the_rest_redriven(
-    act: Callable[[QueueScene, Requeues], object], reason: str, state: str, scene: QueueScene, requeues: Requeues
+    act: Act, reason: str, state: str, scene: QueueScene
 ) -> None:
     scene.queue("a", "b")
     other = execution_name("p", "b", 1)
     for name in (FIRST, other):
         scene.end(name, "FAILED")
-    meanwhile(scene, lambda scene: act(scene, requeues))
-    done = requeues.redrive("p", [FIRST, other], LATER)
+    meanwhile(scene, act)
+    done = scene.requeues.redrive("p", [FIRST, other], LATER)
     assert done == {FIRST: NotRequeued(reason, "FAILED"), other: Requeued(execution_name("p", "b", 2))}
     assert scene.states == {"a": state, "b": "QUEUED"}
 
 
-def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene, requeues: Requeues) -> None:
+def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene) -> None:
     """DynamoDB takes 100 keys in one read and 4 MB in a transaction (API Reference)."""
     names = scene.queue(*(f"{at:03}" for at in range(MAX_READS + MAX_REDRIVES + 1)))
     for name in names:
@@ -268,12 +256,12 @@ def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene,
     reads = passed_values(scene.dynamodb, "BatchGetItem", "RequestItems")
     writes = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
 
-    done = requeues.redrive("p", [*names, names[-1]], LATER)
+    done = scene.requeues.redrive("p", [*names, names[-1]], LATER)
 
     assert ([*done], {type(each) for each in done.values()}) == (names, {Requeued})
     assert max(len(each["requests"]["Keys"]) for each in reads) <= 100
     assert {len(each) for each in writes} <= {2 * MAX_REDRIVES, 2}
-    (page, *_) = scene.rows.queue("p", 9, 1000)
+    (page, *_) = scene.requests.queue("p", 9, 1000)
     ids = [scene.row(each.execution)["request_id"]["S"] for each in page]
     assert (len(ids), ids) == (len(names), sorted(ids))
 
@@ -281,28 +269,28 @@ def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene,
 # Callers
 
 
-def test_a_returned_request_keeps_its_caller_and_a_redriven_one_has_none(scene: QueueScene, requeues: Requeues) -> None:
+def test_a_returned_request_keeps_its_caller_and_a_redriven_one_has_none(scene: QueueScene) -> None:
     """The caller of what has ended has its answer: the workflow would start nothing for it (state AskCaller)."""
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
-    returned = requeues.give_back("p", request.execution_name, LATER)
+    returned = scene.requeues.give_back("p", request.execution_name, LATER)
     assert returned == Requeued(execution_name("p", "a", 2, caller_of("token")))
-    scene.rows.leave("p", [Leaving(returned.execution, "CANCELLED", "Cancelled", "why")], LATER)
-    assert redriven(requeues, returned.execution) == NotRequeued(UNPUBLISHED, "CANCELLED")
+    scene.requests.leave("p", [Leaving(returned.execution, "CANCELLED", "Cancelled", "why")], LATER)
+    assert redriven(scene, returned.execution) == NotRequeued(UNPUBLISHED, "CANCELLED")
     scene.endings.publish("p", [returned.execution])
     third = execution_name("p", "a", 3)
-    assert redriven(requeues, returned.execution) == Requeued(third)
+    assert redriven(scene, returned.execution) == Requeued(third)
     assert ("task_token" in scene.row(third), "caller" in json.loads(scene.row(third)["body"]["S"])) == (False, False)
 
 
 @pytest.mark.parametrize("step", ["redrive", "give_back"])
-def test_while_a_failure_is_not_published_its_request_stays(step: str, scene: QueueScene, requeues: Requeues) -> None:
+def test_while_a_failure_is_not_published_its_request_stays(step: str, scene: QueueScene) -> None:
     """Otherwise its caller would have the answer of one attempt, while another one runs."""
     scene.queue("a", task_token="token")
     (name,) = scene.names
     scene.record(name, "FAILED")
     before = scene.row(name)
-    refused = redriven(requeues, name) if step == "redrive" else requeues.give_back("p", name, LATER)
+    refused = redriven(scene, name) if step == "redrive" else scene.requeues.give_back("p", name, LATER)
     assert refused == NotRequeued(UNPUBLISHED, "FAILED", is_temporary=step == "give_back")
     assert scene.row(name) == before
 
@@ -323,12 +311,12 @@ def test_while_a_failure_is_not_published_its_request_stays(step: str, scene: Qu
     ids=["failed", "without content", "not published", "discarded before", "redriven", "succeeded"],
 )
 def test_only_a_published_failure_is_discarded(
-    state: State, changes: dict[str, Any], is_discarded: bool, scene: QueueScene, requeues: Requeues
+    state: State, changes: dict[str, Any], is_discarded: bool, scene: QueueScene
 ) -> None:
     scene.queue("a")
     scene.end(FIRST, state)
     row: Item = {name: value for name, value in (scene.row(FIRST) | changes).items() if value}
     scene.aws.tables.put("requests", row)
-    assert requeues.discard("p", FIRST) is is_discarded
+    assert scene.requeues.discard("p", FIRST) is is_discarded
     left = {name: value for name, value in row.items() if name not in ("failed", "body")}
     assert scene.row(FIRST) == (left if is_discarded else row)

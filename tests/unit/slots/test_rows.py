@@ -13,7 +13,6 @@ from slotkeeper.slots.intake import digest_of
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import Request, execution_name
 from slotkeeper.slots.request_table import Leaving, State
-from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows, read_row
 from tests.support.boundary import passed_values
 from tests.unit.conftest import NOW
@@ -30,17 +29,12 @@ def scene() -> QueueScene:
     return QueueScene()
 
 
-@pytest.fixture
-def rows(scene: QueueScene) -> RequestRows:
-    return RequestRows(scene.dynamodb, "requests")
-
-
 def page_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Let a page of a query have so many bytes, instead of 1 MB."""
     monkeypatch.setattr("tests.simulation.aws.dynamodb._LARGEST_PAGE", size)
 
 
-def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> None:
+def test_a_row_has_what_was_written(scene: QueueScene) -> None:
     scene.accept(REQUEST, "m1", at=NOW - 0.5)
     place = f"0#01799999999500#{'1'.zfill(40)}"
     row = RequestRow(
@@ -67,23 +61,23 @@ def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> Non
     assert SECRET not in repr(row)
 
 
-def test_a_row_is_read_without_body_token_and_answer(scene: QueueScene, rows: RequestRows) -> None:
+def test_a_row_is_read_without_body_token_and_answer(scene: QueueScene) -> None:
     scene.accept(REQUEST, "m1", at=NOW - 0.5)
     whole = read_row(scene.row(REQUEST.execution_name))
-    assert rows.row("p", REQUEST.execution_name) == replace(whole, body="", task_token="")
+    assert scene.rows.row("p", REQUEST.execution_name) == replace(whole, body="", task_token="")
     scene.record(REQUEST.execution_name, "SUCCEEDED", answer=f'"{SECRET}"')
     whole = read_row(scene.row(REQUEST.execution_name))
     assert (whole.answer, SECRET in repr(whole)) == (f'"{SECRET}"', False)
-    assert rows.row("p", REQUEST.execution_name) == replace(whole, task_token="", answer="")
-    assert rows.row("p", "p-none") is None
+    assert scene.rows.row("p", REQUEST.execution_name) == replace(whole, task_token="", answer="")
+    assert scene.rows.row("p", "p-none") is None
 
 
-def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene, rows: RequestRows) -> None:
+def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene) -> None:
     cancelled, failed = scene.queue("a", "b")
-    scene.rows.leave("p", [Leaving(cancelled, "CANCELLED", "Cancelled", "why")], NOW)
-    scene.rows.mark_started("p", failed, "8#00", NOW)
+    scene.requests.leave("p", [Leaving(cancelled, "CANCELLED", "Cancelled", "why")], NOW)
+    scene.requests.mark_started("p", failed, "8#00", NOW)
     scene.record(failed, "FAILED", NOW + 1, cause="cause")
-    listed = {row.request_id: row for row in rows.rows("p").rows}
+    listed = {row.request_id: row for row in scene.rows.rows("p").rows}
     shown = [
         (row.state, row.code, row.reason, row.cause, row.started, row.ended, row.failed, row.open, row.granted)
         for row in (listed["a"], listed["b"])
@@ -94,29 +88,29 @@ def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene, row
     ]
     assert [(each.queued, each.is_unpublished) for each in listed.values()] == [(None, True)] * 2
     scene.endings.publish("p", [failed])
-    published = rows.row("p", failed)
+    published = scene.rows.row("p", failed)
     assert published is not None
     assert (published.reason, published.open, published.is_unpublished) == ("cause", None, False)
 
 
-def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: QueueScene, rows: RequestRows) -> None:
+def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: QueueScene) -> None:
     """Readers of lists need not be permitted to read them."""
     scene.accept(REQUEST)
     asked = passed_values(scene.dynamodb, "Query", "ProjectionExpression")
     consistent = passed_values(scene.dynamodb, "Query", "ConsistentRead")
-    (row,) = rows.rows("p").rows
+    (row,) = scene.rows.rows("p").rows
     assert (row.body, row.task_token, asked, consistent) == ("", "", [LISTED], [True])
     assert not {"body", "task_token", "answer"} & set(LISTED.split(", "))
 
 
-def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -> None:
+def test_rows_are_listed_by_state_and_id(scene: QueueScene) -> None:
     scene.queue("a", "b", "c")
     for name, state in zip(scene.names, ("STARTED", "FAILED", "QUEUED"), strict=True):
         scene.end(name, state)
     scene.accept(Request("q", {}, "other"))
 
     def ids(*given: Any) -> list[str]:
-        return sorted(row.request_id for row in rows.rows("p", *given).rows)
+        return sorted(row.request_id for row in scene.rows.rows("p", *given).rows)
 
     assert ids() == ["a", "b", "c"]
     assert ids(["STARTED", "FAILED"]) == ["a", "b"]
@@ -125,16 +119,16 @@ def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -
 
 
 def test_open_rows_are_those_without_an_end_and_unpublished_ones_those_with_an_end_to_publish(
-    scene: QueueScene, rows: RequestRows
+    scene: QueueScene,
 ) -> None:
     queued, started, failed, cancelled, published = scene.queue("a", "b", "c", "d", "e")
-    scene.rows.mark_started("p", started, "8#00", NOW)
+    scene.requests.mark_started("p", started, "8#00", NOW)
     scene.record(failed, "FAILED")
     for at, name in enumerate((cancelled, published)):
-        scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW + at)
+        scene.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW + at)
     scene.endings.publish("p", [published])
-    assert sorted(rows.open("p").rows) == sorted([(queued, "QUEUED"), (started, "STARTED")])
-    assert sorted(rows.unpublished("p").rows) == sorted([(failed, "FAILED"), (cancelled, "CANCELLED")])
+    assert sorted(scene.rows.open("p").rows) == sorted([(queued, "QUEUED"), (started, "STARTED")])
+    assert sorted(scene.rows.unpublished("p").rows) == sorted([(failed, "FAILED"), (cancelled, "CANCELLED")])
 
 
 # History and failures
@@ -145,7 +139,7 @@ def _end(scene: QueueScene, request_id: str, at: float, state: State) -> None:
     if state in ("SUCCEEDED", "FAILED"):
         scene.record(name, state, at)
     else:
-        scene.rows.leave("p", [Leaving(name, state, "Code", "why")], at)  # type: ignore[arg-type]  # no other state
+        scene.requests.leave("p", [Leaving(name, state, "Code", "why")], at)  # type: ignore[arg-type]  # no other state
 
 
 def _fail_elsewhere(scene: QueueScene) -> None:
@@ -154,7 +148,7 @@ def _fail_elsewhere(scene: QueueScene) -> None:
     scene.outcomes.failed("gone", execution_name("gone", "other", 1), NOW + 20, "Error", "why")
 
 
-def test_the_history_has_what_ended_in_a_time_in_the_order_of_the_ends(scene: QueueScene, rows: RequestRows) -> None:
+def test_the_history_has_what_ended_in_a_time_in_the_order_of_the_ends(scene: QueueScene) -> None:
     """Also what is not published yet: it is read consistently, and has no time that is not known yet."""
     ends: list[tuple[str, int, State]] = [
         ("late", 31, "FAILED"),
@@ -169,7 +163,7 @@ def test_the_history_has_what_ended_in_a_time_in_the_order_of_the_ends(scene: Qu
     _fail_elsewhere(scene)
     consistent = passed_values(scene.dynamodb, "Query", "ConsistentRead")
 
-    listed = rows.history("p", NOW + 10, NOW + 30)
+    listed = scene.rows.history("p", NOW + 10, NOW + 30)
 
     shown = [(row.request_id, row.state, row.ended, row.code, row.cause, row.body) for row in listed.rows]
     assert shown == [
@@ -184,7 +178,7 @@ def test_the_history_has_what_ended_in_a_time_in_the_order_of_the_ends(scene: Qu
     ("process", "expected"), [("p", ["third", "second", "first"]), (None, ["first", "other", "second", "third"])]
 )
 def test_failures_are_those_that_were_not_redriven_or_discarded(
-    process: str | None, expected: list[str], scene: QueueScene, rows: RequestRows
+    process: str | None, expected: list[str], scene: QueueScene
 ) -> None:
     """Those of all processes also contain those of a process that does not exist."""
     ends: list[tuple[str, int, State]] = [
@@ -204,21 +198,20 @@ def test_failures_are_those_that_were_not_redriven_or_discarded(
     _fail_elsewhere(scene)
     again, discarded = (execution_name("p", request_id, 1) for request_id in ("redriven", "discarded"))
     scene.endings.publish("p", [again, discarded])
-    requeues = Requeues(scene.dynamodb, "requests", "slots", 86400)
-    requeues.redrive("p", [again], NOW + 40)
-    requeues.discard("p", discarded)
+    scene.requeues.redrive("p", [again], NOW + 40)
+    scene.requeues.discard("p", discarded)
 
-    listed = rows.failures(process, NOW + 10, NOW + 30)
+    listed = scene.rows.failures(process, NOW + 10, NOW + 30)
 
     found = [row.request_id for row in listed.rows]
     assert (found if process else sorted(found)) == expected
     assert {row.cause for row in listed.rows} == {""}
 
 
-def test_the_queue_has_its_order_and_what_is_blocked(scene: QueueScene, rows: RequestRows) -> None:
+def test_the_queue_has_its_order_and_what_is_blocked(scene: QueueScene) -> None:
     for fields in ({"priority": "low"}, {"weight": 9}, {"priority": "high"}):
         scene.accept(Request("p", {}, str(fields), **fields), at=NOW - 1.25)  # type: ignore[arg-type]  # any field
-    listed = rows.queue("p")
+    listed = scene.rows.queue("p")
     assert [(row.priority, row.sent, row.queued.weight) for row in listed.rows] == [
         ("high", NOW - 1.25, None),
         ("normal", NOW - 1.25, 9),
@@ -242,7 +235,6 @@ READS: dict[str, Callable[[RequestRows, int], Listed[Any]]] = {
 def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
     read: tuple[str, Callable[[RequestRows, int], Listed[Any]]],
     scene: QueueScene,
-    rows: RequestRows,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kind, of_pages = read
@@ -250,7 +242,10 @@ def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
         if kind in ("history", "failures", "all failures"):
             scene.record(name, "FAILED")
     page_of(monkeypatch, 1)  # a row each
-    shown = [(len(listed.rows), listed.is_cut) for listed in (of_pages(rows, 2), of_pages(rows, 5), of_pages(rows, 9))]
+    shown = [
+        (len(listed.rows), listed.is_cut)
+        for listed in (of_pages(scene.rows, 2), of_pages(scene.rows, 5), of_pages(scene.rows, 9))
+    ]
     assert shown == [(2, True), (5, False), (5, False)]
 
 
@@ -278,37 +273,34 @@ def test_a_malformed_row_is_named_and_the_others_are_listed(
     attributes: Item,
     problem: str,
     scene: QueueScene,
-    rows: RequestRows,
 ) -> None:
     names = scene.queue("a", "b")
     for name in names:
         scene.record(name, "FAILED")
     scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
-    listed = read(rows)
+    listed = read(scene.rows)
     assert [row.request_id for row in listed.rows] == ["b"]
     (malformed,) = listed.malformed
     assert malformed.startswith(f"request {names[0]}: {problem}")
     with pytest.raises(MalformedRequestRow, match=names[0]):
-        rows.row("p", names[0])
+        scene.rows.row("p", names[0])
 
 
 @pytest.mark.parametrize(
     "attributes",
     [{"place": {"S": "9#1#1"}}, {"place": {"S": "nowhere"}}, {"place": {"S": "1#x#1"}}, {"weight": number(1.5)}],
 )
-def test_a_malformed_place_is_named_and_the_others_are_listed(
-    attributes: Item, scene: QueueScene, rows: RequestRows
-) -> None:
+def test_a_malformed_place_is_named_and_the_others_are_listed(attributes: Item, scene: QueueScene) -> None:
     names = scene.queue("a", "b")
     scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
-    listed = rows.queue("p")
+    listed = scene.rows.queue("p")
     assert [row.request_id for row in listed.rows] == ["b"]
     assert names[0] in listed.malformed[0]
 
 
-def test_a_malformed_state_does_not_hide_the_other_ends_to_publish(scene: QueueScene, rows: RequestRows) -> None:
+def test_a_malformed_state_does_not_hide_the_other_ends_to_publish(scene: QueueScene) -> None:
     names = scene.queue("a", "b")
-    scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
+    scene.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
     scene.aws.tables.put("requests", scene.row(names[0]) | {"state": {"S": "DONE"}})
-    unpublished = rows.unpublished("p")
+    unpublished = scene.rows.unpublished("p")
     assert (unpublished.rows, names[0] in unpublished.malformed[0]) == ([(names[1], "CANCELLED")], True)

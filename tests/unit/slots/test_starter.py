@@ -16,9 +16,10 @@ from slotkeeper.slots.plan import MAX_STARTS
 from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
 from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter, parse_bell
+from slotkeeper.slots.starts import AGE_SECONDS
 from tests.support.boundary import before_write, lose_answer, passed_values, refuse
 from tests.unit.conftest import NOW
-from tests.unit.slots.queue_scene import AGE, QueueScene, leased, running
+from tests.unit.slots.queue_scene import QueueScene, leased, running
 
 
 class Notes(Observer):
@@ -215,7 +216,7 @@ def test_the_index_of_deadlines_is_read_only_for_a_batch_that_may_need_it(
 def test_a_failed_dispatch_is_repeated_by_a_ring(scene: StarterScene) -> None:
     lose_answer(scene.stepfunctions, "StartExecution")
     assert scene.receive(asked("a")) == []
-    delay = AGE + 1 + CLOCK_SKEW_SECONDS
+    delay = AGE_SECONDS + 1 + CLOCK_SKEW_SECONDS
     assert scene.rings == [({"process": "p"}, delay)]
     assert scene.notes.failures == [("A dispatch has failed; it is repeated", "StartsUncertain")]
     scene.pass_time(delay)
