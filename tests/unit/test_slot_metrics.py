@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,14 +9,15 @@ import pytest
 from slotkeeper import observability
 from slotkeeper.slots import run_report
 from tests.unit.conftest import CONTEXT, Account, Load
+from tests.unit.function_lines import Lines, written
 
 
-def _lines(load: Load, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def _lines(load: Load, capsys: pytest.CaptureFixture[str]) -> Lines:
     """What a run of the janitor has written."""
     janitor = load("janitor")
     with patch.object(run_report, "logger", observability.logger):  # the one that `load` has made
         janitor.handler({}, CONTEXT)
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    return written(capsys)
 
 
 @pytest.mark.parametrize(("limit", "weight", "count"), [(3, 3, 0), (3, 4, 1), (0, 1, 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,45 +60,35 @@ def test_what_does_not_fit_into_the_invocation_is_left_to_a_ring(account: Accoun
 # What it counts
 
 
+def _throttled(account: Account, starter: Any) -> None:
+    refuse(starter._starts._stepfunctions, "StartExecution", "ThrottlingException")
+
+
 @pytest.mark.parametrize(
-    ("attributes", "body", "expected"),
+    ("prepare", "received", "expected"),
     [
-        pytest.param({}, asked(), {"RequestsAdmitted": 1}, id="started"),
-        pytest.param({"paused": {"BOOL": True}}, asked(), {}, id="it waits"),
-        pytest.param({}, "junk", {"RequestsDeadLettered": 1}, id="no request"),
-        pytest.param({"slot_limit": {"S": "1"}}, asked(), {"StarterErrors": 1}, id="malformed process"),
+        (lambda *_: None, request_record(asked()), {"RequestsAdmitted": 1}),
+        (lambda account, _: account.write("paused", {"BOOL": True}), request_record(asked()), {}),
+        (lambda *_: None, request_record("junk"), {"RequestsDeadLettered": 1}),
+        (lambda account, _: account.write("slot_limit", {"S": "1"}), request_record(asked()), {"StarterErrors": 1}),
+        (lambda account, _: account.queue("a"), request_record(asked()), {"RequestsRepeated": 1}),
+        (_throttled, request_record(asked()), {"StarterErrors": 1}),
+        (lambda *_: None, bell_record(Bell("p", count=7)), {"DispatchChain": 7}),
     ],
+    ids=["started", "it waits", "no request", "malformed process", "repeated", "throttled", "a chain of rings"],
 )
 def test_an_outcome_is_counted(
-    attributes: Item,
-    body: Any,
+    prepare: Callable[[Account, Any], object],
+    received: Item,
     expected: dict[str, float],
     account: Account,
     load: Load,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, value in attributes.items():
-        account.write(name, value)
-    load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
-    assert counted(capsys) == expected
-
-
-def test_a_repeated_request_is_counted(account: Account, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    account.queue("a")
-    load("starter").handler({"Records": [request_record(asked())]}, CONTEXT)
-    assert counted(capsys) == {"RequestsRepeated": 1}
-
-
-def test_a_throttled_start_is_counted_as_an_error(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     starter = load("starter")
-    refuse(starter._starts._stepfunctions, "StartExecution", "ThrottlingException")
-    starter.handler({"Records": [request_record(asked())]}, CONTEXT)
-    assert counted(capsys) == {"StarterErrors": 1}
-
-
-def test_the_length_of_a_chain_is_counted(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    load("starter").handler({"Records": [bell_record(Bell("p", count=7))]}, CONTEXT)
-    assert counted(capsys) == {"DispatchChain": 7}
+    prepare(account, starter)
+    starter.handler({"Records": [received]}, CONTEXT)
+    assert counted(capsys) == expected
 
 
 @pytest.mark.parametrize(

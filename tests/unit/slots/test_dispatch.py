@@ -15,7 +15,6 @@ from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.plan import MAX_STARTS, PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import MAX_LEAVES
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.support.boundary import before_write, lose_answer, refuse
@@ -318,19 +317,7 @@ def test_a_ring_that_is_early_by_this_clock_rings_again(scene: QueueScene) -> No
     assert scene.rings == [({"process": "p", "at": NOW + 4}, 3)]
 
 
-def test_a_doorbell_states_only_what_is_known() -> None:
-    assert Bell("p").to_json() == '{"process": "p"}'
-    assert Bell("p", 1.5, 2).to_json() == '{"process": "p", "at": 1.5, "count": 2}'
-
-
 @pytest.mark.parametrize(("delay", "sent"), [(-1.0, 0), (0.9, 0), (2.0, 2), (900.4, 900), (5000.0, 900)])
 def test_a_ring_is_delayed_by_whole_seconds_that_sqs_takes(delay: float, sent: int, scene: QueueScene) -> None:
     scene.tools.doorbell.ring(Bell("p"), delay)
     assert [each for _, each in scene.rings] == [sent]
-
-
-def test_requests_start_with_their_own_input(scene: QueueScene) -> None:
-    request = Request("p", {"--day": "1"}, "a", task_token="secret")
-    scene.accept(request)
-    scene.dispatch()
-    assert scene.aws.executions[request.execution_name]["input"] == request.to_json()

@@ -218,29 +218,11 @@ def test_the_refusal_names_the_limit_and_the_ages_of_the_holders(scene: LeaseSce
     assert refused.seen.slot_limit == 2
 
 
-FULL_ITEM = {"holders": {"M": {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS)}}, "slot_limit": number(1000)}
-
-
-@pytest.mark.parametrize("target", ["none", "job"])
-@pytest.mark.parametrize(
-    ("attributes", "weight", "message"),
-    [
-        ({"paused": {"BOOL": True}}, 1, "the process is paused. An operator must resume it"),
-        ({}, 3, "the lease's weight 3 is above the limit"),
-        ({"slot_limit": number(0)}, 1, "the lease's weight 1 is above the limit"),
-        ({"slots_in_use": number(1)}, 2, "weight 2 does not fit. Limit 2, in use 1 by no holder"),
-        ({"slots_in_use": number(2)}, 1, "all slots are in use"),
-        (FULL_ITEM | {"slots_in_use": number(MAX_HOLDERS)}, 1, "a process can have 500 holders"),
-        (FULL_ITEM | {"slots_in_use": number(0), "slot_limit": number(2)}, 1, "all slots are in use"),
-        ({"rate": Rate(10, 60).item, "next_start": number(int(NOW + 6) * 1000)}, 1, "permits the next start in 6.0 s"),
-    ],
-)
-def test_the_refusal_names_its_reason(attributes: Any, weight: int, message: str, target: str) -> None:
-    scene = LeaseScene(2, target)
-    scene.change(**attributes)
-    before = scene.item
-    _refused(scene, message, weight=weight)
-    assert scene.item == before
+FULL_ITEM = {
+    "holders": {"M": {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS)}},
+    "slot_limit": number(1000),
+    "slots_in_use": number(MAX_HOLDERS),
+}
 
 
 def test_a_grant_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
@@ -289,41 +271,54 @@ def test_a_block_does_not_begin_after_the_end_of_its_lease(scene: LeaseScene) ->
     assert scene.held == {}
 
 
-def _set(**attributes: Any) -> Act:
-    return lambda scene: scene.change(**attributes)
-
-
-def _give_target(scene: LeaseScene) -> None:
+def _start_one_of_two_requests(scene: LeaseScene) -> None:
+    """A slot is free, but the request that waits needs two."""
     scene.change(target={"S": "job"})
     scene.queue("a")
+    scene.queue("b", weight=2)
+    scene.dispatch()
 
 
-@pytest.mark.parametrize("reads_first", [False, True])
-@pytest.mark.parametrize(
-    ("act", "reason"),
-    [
-        pytest.param(_set(slot_limit=number(0)), "above the limit", id="the limit was lowered"),
-        pytest.param(_set(paused={"BOOL": True}), "paused", id="it was paused"),
-        pytest.param(lambda scene: scene.hold({"p-x": running()}), "all slots are in use", id="it is full"),
-        pytest.param(_set(slots_in_use=number(1)), "all slots are in use", id="the counter has drifted up"),
-        pytest.param(
-            lambda scene: (scene.hold({"p-x": running()}), scene.change(slots_in_use=number(0))),
-            "all slots are in use",
-            id="the counter has drifted down",
-        ),
-        pytest.param(_set(**FULL_ITEM), "500 holders", id="it has as many holders as it may have"),
-        pytest.param(
-            _set(rate=Rate(10, 60).item, next_start=number(int(NOW + 6) * 1000)), "its rate", id="it has a rate"
-        ),
-        pytest.param(_give_target, "requests in the queue", id="it runs requests"),
-    ],
-)
-def test_the_write_alone_respects_what_has_changed_since_the_read(act: Act, reason: str, reads_first: bool) -> None:
-    scene = LeaseScene()
-    if reads_first:
+RATE = {"rate": Rate(10, 60).item, "next_start": number(int(NOW + 6) * 1000)}
+REASONS: dict[str, tuple[Act, int, str]] = {
+    "it is paused": (lambda it: it.change(paused={"BOOL": True}), 1, "the process is paused. An operator must resume"),
+    "a weight above the limit": (
+        lambda it: it.change(slot_limit=number(2)),
+        3,
+        "the lease's weight 3 is above the limit",
+    ),
+    "the limit is 0": (lambda it: it.change(slot_limit=number(0)), 1, "weight 1 is above the limit"),
+    "less is free": (
+        lambda it: it.change(slots_in_use=number(1)),
+        2,
+        "weight 2 does not fit. Limit 2, in use 1 by no holder",
+    ),
+    "it is full": (lambda it: it.hold({"p-x": running(2)}), 1, "all slots are in use"),
+    "the counter has drifted up": (lambda it: it.change(slots_in_use=number(2)), 1, "all slots are in use"),
+    "the counter has drifted down": (
+        lambda it: (it.hold({"p-x": running(), "p-y": running()}), it.change(slots_in_use=number(0))),
+        1,
+        "all slots are in use",
+    ),
+    "it has as many holders as it may have": (lambda it: it.change(**FULL_ITEM), 1, "a process can have 500 holders"),
+    "its rate": (lambda it: it.change(**RATE), 1, "its rate of 10/minute permits the next start in 6.0 s"),
+    "requests": (_start_one_of_two_requests, 1, "requests in the queue come first"),
+}
+
+
+@pytest.mark.parametrize("target", ["none", "job"])
+@pytest.mark.parametrize("when", ["before", "before the write", "since the read"])
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_refusal_names_its_reason_which_the_write_alone_finds(reason: str, when: str, target: str) -> None:
+    act, weight, message = REASONS[reason]
+    scene = LeaseScene(2, target)
+    if when == "before":
+        act(scene)
+    else:
+        before_write(scene.dynamodb, lambda _: act(scene))
+    if when == "since the read":
         scene.leases.steps._read_first.add("p")
-    before_write(scene.dynamodb, lambda _: act(scene))
-    _refused(scene, reason)
+    _refused(scene, message, weight=weight)
     assert scene.owners == []
 
 
@@ -405,20 +400,6 @@ def test_a_blocked_default_weight_is_read_over_page_by_page(shared: LeaseScene) 
         assert shared.owners == ["me"]
     shared.queue("g", weight=1)
     _refused(shared, "requests in the queue come first", weight=1)
-
-
-def test_what_was_granted_since_the_read_is_read_again(shared: LeaseScene) -> None:
-    """The slot that the lease has planned is free, but a request that came meanwhile waits for two."""
-
-    def meanwhile(_: Any) -> None:
-        shared.queue("a")
-        shared.queue("b", weight=2)
-        shared.dispatch()
-
-    shared.leases.steps._read_first.add("p")
-    before_write(shared.dynamodb, meanwhile)
-    _refused(shared, "requests in the queue come first")
-    assert (shared.ran, shared.owners) == (["a"], [])
 
 
 def test_a_dispatch_that_has_planned_before_a_lease_is_refused(shared: LeaseScene) -> None:
@@ -647,19 +628,11 @@ def test_a_nested_lease_of_one_process_is_refused(scene: LeaseScene) -> None:
         with pytest.raises(NestedLease, match="this thread or asyncio task already holds a slot of 'p'"):
             scene.other.lease("p", seconds=60).__enter__()
         assert scene.process.slots_in_use == 1
-        with scene.leases.lease("q", seconds=60):  # another process
-            pass
+        with scene.leases.lease("q", seconds=60) as of_another_process:
+            assert of_another_process.is_of("slots", "q")
+            assert not of_another_process.is_of("others", "q")
         assert _in_a_thread(lambda: _hold(scene.other)) == "held"  # another thread
     assert _hold(scene.leases) == "held"  # one after the other
-
-
-def test_a_lease_of_the_same_process_name_in_another_table_is_not_nested(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60) as lease:
-        assert (lease.is_of("slots", "p"), lease.is_of("others", "p"), lease.is_of("slots", "q")) == (
-            True,
-            False,
-            False,
-        )
 
 
 def test_asyncio_tasks_hold_leases_side_by_side(scene: LeaseScene) -> None:

@@ -19,7 +19,7 @@ from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter, parse_
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.support.boundary import before_write, lose_answer, passed_values, refuse
 from tests.unit.conftest import NOW
-from tests.unit.slots.queue_scene import QueueScene, leased, running
+from tests.unit.slots.queue_scene import QueueScene, running
 
 
 class Notes(Observer):
@@ -322,15 +322,8 @@ def test_a_message_that_is_no_doorbell_is_deleted(body: str, scene: StarterScene
     assert scene.ran == ["a"]
 
 
-def test_a_doorbell_is_read_as_it_was_sent() -> None:
-    for bell in (Bell("p"), Bell("p", 1.5, 2)):
-        assert parse_bell(bell.to_json()) == bell
-
-
-def test_the_end_of_a_lease_wakes_a_request_by_one_timed_ring(scene: StarterScene) -> None:
-    scene.hold({"lease": leased(NOW + 30)})
-    scene.receive(asked("a"))
-    ((ring, delay),) = scene.rings
-    scene.pass_time(delay)
-    assert scene.ring(json.dumps(ring)) == []
-    assert scene.ran == ["a"]
+@pytest.mark.parametrize(
+    ("bell", "body"), [(Bell("p"), '{"process": "p"}'), (Bell("p", 1.5, 2), '{"process": "p", "at": 1.5, "count": 2}')]
+)
+def test_a_doorbell_states_only_what_is_known_and_is_read_as_it_was_sent(bell: Bell, body: str) -> None:
+    assert (bell.to_json(), parse_bell(body)) == (body, bell)

@@ -96,16 +96,3 @@ def test_a_store_ends_the_lock_and_raises_the_generation(table: TokenTable) -> N
 def test_f33_a_store_whose_answer_was_lost_succeeds_when_it_is_repeated(table: TokenTable) -> None:
     store(table, "first")
     assert table.store("bot", "first", "token of first", NOW) == (True, TokenItem("token of first", 1, NOW))
-
-
-def test_the_item_is_read_if_a_failed_condition_does_not_return_it(table: TokenTable, dynamodb: Any) -> None:
-    seen = table.read("bot")
-    dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", lambda parsed, **_: parsed.pop("Item", None))
-    assert [table.acquire("bot", seen, "mine", NOW + 10) for _ in range(2)] == [True, True]
-
-
-def test_reads_are_consistent(table: TokenTable, dynamodb: Any) -> None:
-    asked: list[dict[str, Any]] = []
-    dynamodb.meta.events.register("provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params))
-    table.read("bot")
-    assert asked[0]["ConsistentRead"] is True
