@@ -171,7 +171,7 @@ class _OfRow(Recorder):
 def _give_back(recorder: Recorder, _: Search) -> Any:
     of_row = _OfRow()
     of_row.writes, of_row.callers = recorder.writes, recorder.callers
-    return Requeues(of_row, ROWS, "table").give_back("p", "me", NOW)  # type: ignore[arg-type]
+    return Requeues(of_row, ROWS, "table", 86400).give_back("p", "me", NOW)  # type: ignore[arg-type]
 
 
 _LEAVINGS = [Leaving(name, "CANCELLED", "", "") for name in _QUEUED]
@@ -290,7 +290,5 @@ def writing_functions() -> set[str]:
         if isinstance(call, ast.Call)
         and ast.unparse(call.func) in ("self._table.update", "self._table.update_and_read", "transact")
     }
-    # Of rows alone.
-    return (
-        found - {f"RequestTable.{name}" for name in ("mark_started", "note_put_back", "record")} - {"Requeues.redrive"}
-    )
+    of_rows = ("RequestTable.mark_started", "RequestTable.note_put_back", "Requeues._redrive", "Requeues.discard")
+    return found.difference(of_rows)
