@@ -18,10 +18,10 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     Attempt,
     AuditBounds,
-    DeadLetter,
     Disturbance,
     ItemVersion,
     OperatorAct,
+    RefusedMessage,
     Sending,
     WholeRun,
     WorkHistory,
@@ -265,8 +265,8 @@ def _later(request_id: str, seconds: float, disturbance: Disturbance | None = No
     return replace(made, run=replace(made.run, disturbances=[disturbance] if disturbance else []))
 
 
-def _dead_letters(*more: DeadLetter) -> WorkHistory:
-    return _known(dead_letters=[DeadLetter("m-bad", "InvalidRequest", "not JSON"), *more])
+def _dead_letters(*more: RefusedMessage) -> WorkHistory:
+    return _known(dead_letters=[RefusedMessage("m-bad", "InvalidRequest", "not JSON"), *more])
 
 
 def _unconfirmed() -> WorkHistory:
@@ -313,12 +313,12 @@ WHOLE_RUN_FAULTS: dict[str, tuple[Callable[[], WorkHistory], list[str], str]] = 
         "was dead-lettered although it has a row",
     ),
     "dead-lettered twice": (
-        lambda: _dead_letters(DeadLetter("m-bad", "E", "reason")),
+        lambda: _dead_letters(RefusedMessage("m-bad", "E", "reason")),
         ["accounted"],
         "was dead-lettered twice",
     ),
     "dead-lettered without a reason": (
-        lambda: _dead_letters(DeadLetter("m-2", "E", "")),
+        lambda: _dead_letters(RefusedMessage("m-2", "E", "")),
         ["accounted"],
         "without a reason",
     ),

@@ -140,7 +140,7 @@ class Sending:
 
 
 @dataclass(frozen=True)
-class DeadLetter:
+class RefusedMessage:
     """A message of RequestDeadLetterQueue. `source`: the id of the message that the starter dead-lettered."""
 
     source: str
@@ -219,7 +219,7 @@ class WholeRun:
     """
 
     sendings: Sequence[Sending] = ()
-    dead_letters: Sequence[DeadLetter] = ()
+    dead_letters: Sequence[RefusedMessage] = ()
     queued: int = 0
     versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
     disturbances: Sequence[Disturbance] = ()

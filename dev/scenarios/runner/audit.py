@@ -18,7 +18,7 @@ from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.audit.work_history import AuditBounds, DeadLetter, ItemVersion, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, RefusedMessage, WholeRun, WorkHistory
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
@@ -71,7 +71,7 @@ def read(aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | No
     also = {process_of_execution(each.execution) for each in run.sendings}
     history = read_history(stack, window, process, also=also)
     dead_letters = [
-        DeadLetter(each.attributes.get("source_message_id", ""), each.code, each.reason)
+        RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
         for each in read_dead_letters(stack, Search(), [DeadLetterQueueName.REQUEST])
     ]
     known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
