@@ -237,11 +237,18 @@ def test_an_execution_of_40_hours_is_not_overlooked(
     """A second one ran meanwhile in its slot. The lists have thousands of other processes before it."""
     others = [_Ran(f"o{n}", n / 60 + 0.01, n / 60, "other") for n in range(1, 2390)]
     long, second = _Ran("long", 40, until), _Ran("second", 5, 4)
-    if until is None:
-        operator.hold("long", started=False)
     answer = _audit(operator, _Account([*others, second, long], order), "--since", "24h")
     assert answer["results"]["limit"] == "fails"
     assert long.name in answer["checks"][0]["examples"][0]
+
+
+@pytest.mark.usefixtures("_later")
+def test_a_list_that_is_not_in_the_order_of_ends_is_read_to_its_end(operator: Operator) -> None:
+    """The last execution of the list ended an hour ago, and no row names it."""
+    others = [_Ran(f"o{n}", n / 60 + 3 * (n % 2), n / 60, "other") for n in range(1, 2390)]
+    long = _Ran("long", 50, 1)
+    answer = _audit(operator, _Account([*others, long], _by_start, others), "--since", "24h")
+    assert f"{long.name} (sample), which began at" in answer["checks"][1]["examples"][0]
 
 
 @pytest.mark.usefixtures("_later")
