@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from slotkeeper.slots.work import MARKER
 from tests.e2e.deployed_stack import JOB, DeployedStack
 from tests.support.waiting import wait_until
@@ -102,5 +100,6 @@ def test_a_replay_of_a_burst_at_its_own_limit_has_its_waits(stack: DeployedStack
 
     recorded = same["recorded"]["wait"]["p99"]
     assert same["requests"]["samples"] == 20
-    assert same["replayed"]["wait"]["p99"] == same["check"]["wait"]["p99"] == pytest.approx(recorded, rel=0.1)
+    # A replay has no hand-offs, whose time depends on the machine. The last four requests wait for four others each.
+    assert 4 <= same["replayed"]["wait"]["p99"] == same["check"]["wait"]["p99"] <= recorded
     assert more["replayed"]["wait"]["p99"] < recorded / 2
