@@ -77,14 +77,14 @@ def random_plan(random: Random) -> Plan:
         limits=changes,
         cancels=tuple(random.sample(ids, random.choice((0, 0, min(1, len(ids)), min(2, len(ids)))))),
         frees=random.choice((0, 0, 0, 1)),
-        again=random.choice(((), (requests[0].id,))),
+        again=random.choice(((), (requests[0].id,), (requests[0].id,) * 2)),
+        discards=random.choice(((), (), (requests[0].id,))),
         replacements=random.choice((0, 0, 1)) if 0 in changes and limit == 1 else 0,
         batch=random.random() < 0.5,
         dispatchers=random.choice((1, 2, 3)),
         has_doorbell=random.random() < 0.9,
         rejects=tuple(random.sample(ids, random.choice((0, 0, 0, 1)))),
         first_run=random.randrange(10, PERIOD + 1, 10),
-        containers=random.choice((0, 1, 2)),
         rate=random.choice((None, None, None, Rate(1, 30), Rate(2, 60, 2))),
         ahead=random.choice(((0.0,), (0.0,), (0.0, 4.0), (-4.0, 0.0))),
         leased=random.choice((0, 0, 0, 40)),
@@ -100,7 +100,7 @@ def random_plan(random: Random) -> Plan:
         others=random.choice((0, 0, 4)),
         event_steps=random.random() < 0.5,
         events_lost=random.random() < 0.3,
-        aim=random.choice(("", "", "", "deaths", "dispatches", "doorbells")),
+        aim=random.choice(("", "", "", "deaths", "dispatches", "doorbells", "publishing")),
     )
 
 

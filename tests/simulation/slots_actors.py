@@ -1,7 +1,8 @@
-"""The code of starter, janitor, status events, operators and leases as actors."""
+"""The code of starter, function of endings, janitor, operators and leases as actors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -11,18 +12,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.aws import dynamodb as dynamodb_adapter
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
-from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots import lease_protocol
 from slotkeeper.slots.callers import Callers
-from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, MAX_WAIT_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.dispatch import Tools
 from slotkeeper.slots.doorbell import Bell, Doorbell
-from slotkeeper.slots.endings import Endings
-from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.ending_queue import EndingQueue
+from slotkeeper.slots.endings import Endings, Retention
+from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.leases import Leases, Length, SlotLost, SlotUnavailable
+from slotkeeper.slots.notices import FailureNotices
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
@@ -40,10 +43,11 @@ from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 from tests.simulation.aws.stepfunctions import WORKFLOW
 from tests.simulation.transcript import Outside, Program, Question
-from tests.simulation.workflow import BELLS, FAILED, ROWS, SLOTS
+from tests.simulation.workflow import BELLS, ROWS, SLOTS
 
-REQUESTS, DEAD_LETTERS, SETTLED = "requests.fifo", "dead-letters.fifo", "settled"
-VISIBILITY = 180  # seconds, of both queues, as in template.yaml
+REQUESTS, DEAD_LETTERS, ENDINGS = "requests.fifo", "dead-letters.fifo", "endings"
+VISIBILITY, ENDING_VISIBILITY = 180, 360  # seconds, of the starter's queues and of EndingQueue, as in template.yaml
+RETENTION = 30 * 86400  # seconds
 AGE = AGE_SECONDS
 LEASE_SECONDS, EXTEND_SECONDS = 60, 30
 RUNS_BLOCK, LEAVES_BLOCK = Question("actor", "runs block", None), Question("actor", "leaves block", None)
@@ -76,15 +80,22 @@ def _events(outside: Outside) -> CompletionEvents:
     return CompletionEvents(outside.client("events"), "bus", "stack", on_unsent=lambda _: None, clock=outside.clock)
 
 
-def _endings(outside: Outside) -> Endings:
-    callers = Callers(outside.client("stepfunctions"))
-    return Endings(outside.client("dynamodb"), ROWS, lambda: callers, RequestEvents(_events(outside), ROWS))
+def _endings(outside: Outside, workflow: Workflow) -> Endings:
+    return Endings(
+        outside.client("dynamodb"),
+        ROWS,
+        Callers(outside.client("stepfunctions")),
+        RequestEvents(_events(outside), ROWS, DEAD_LETTERS),
+        FailureNotices(outside.client("sns"), "topic"),
+        Retention(RETENTION, RETENTION),
+        workflow.execution_arn,
+        outside.clock,
+    )
 
 
 def _starter(outside: Outside) -> Starter:
-    dead_letters = RequestDeadLetterQueue(outside.client("sqs"), DEAD_LETTERS)
-    callers = Callers(outside.client("stepfunctions"))
-    return Starter(_tools(outside), _endings(outside), dead_letters, lambda: callers, Observer())
+    sqs = outside.client("sqs")
+    return Starter(_tools(outside), EndingQueue(sqs, ENDINGS), RequestDeadLetterQueue(sqs, DEAD_LETTERS), Observer())
 
 
 class Message(NamedTuple):
@@ -96,6 +107,7 @@ class Message(NamedTuple):
     sequence: int
     sent_at: float
     handle: str
+    first_received: float
 
 
 def receive(outside: Outside, messages: tuple[Message, ...]) -> str:
@@ -122,92 +134,104 @@ def _delete(outside: Outside, queue: str, messages: tuple[Message, ...], left: l
     return "some come again" if left else "handled"
 
 
-def _settlement(outside: Outside, workflow: Workflow, grace: int, check_gap: int) -> Settlement:
-    settings = JanitorSettings(SLOTS, ROWS, SETTLED, WORKFLOW, BELLS, FAILED, grace, check_gap)
-    dynamodb, sqs, stepfunctions = (outside.client(service) for service in ("dynamodb", "sqs", "stepfunctions"))
-    settlement = Settlement.from_settings(settings, workflow, dynamodb, sqs, stepfunctions, _events(outside))
-    settlement.clock = outside.clock
-    return settlement
-
-
-class Memory(NamedTuple):
-    """The memory of a janitor's container as a value."""
-
-    settled_by: float | None = None
-    noted: float | None = None
-    unsettled: tuple[tuple[str, Execution], ...] = ()
-    settled: frozenset[str] = frozenset()
-
-
-NEW = Memory()
+def _settlement(outside: Outside, workflow: Workflow) -> Settlement:
+    dynamodb, children = outside.client("dynamodb"), Children(outside.client("stepfunctions"))
+    outcomes, doorbell = Outcomes(dynamodb, ROWS), Doorbell(outside.client("sqs"), BELLS)
+    return Settlement(workflow, children, outcomes, _requeues(outside), doorbell, outside.clock)
 
 
 def in_order(_: list[Any]) -> None:
     """Replaces the janitor's shuffle: its order makes no difference for one process."""
 
 
-def run_janitor(outside: Outside, grace: int, check_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
-    """One scheduled janitor run: its container's memory afterwards, and its counts."""
+def run_janitor(outside: Outside, grace: int, check_gap: int) -> Any:
+    """One scheduled janitor run; its counts."""
     dynamodb, workflow = outside.client("dynamodb"), Workflow(outside.client("stepfunctions"), WORKFLOW)
-    settlement = _settlement(outside, workflow, grace, check_gap)
     janitor = Janitor(
         Slots(dynamodb, SLOTS),
         Processes(dynamodb, SLOTS),
         _tools(outside),
         RequestRows(dynamodb, ROWS),
-        _endings(outside),
+        _endings(outside, workflow),
         workflow,
         GlueRuns(outside.client("glue")),
         Children(outside.client("stepfunctions")),
-        settlement,
+        _settlement(outside, workflow),
         grace,
         check_gap,
         outside.clock,
         outside.sleep,
         in_order,
     )
-    known = settlement.memory
-    if memory.settled_by is not None:
-        known.settled_by, known.noted = memory.settled_by, memory.noted or 0
-    known.unsettled.update(memory.unsettled)
-    settlement.settled._known.update(memory.settled)
-    counts = tuple(sorted(janitor.run().counts.items()))
-    unsettled = tuple(sorted(known.unsettled.items()))
-    return Memory(known.settled_by, known.noted, unsettled, frozenset(settlement.settled._known)), counts
+    return tuple(sorted(janitor.run().counts.items()))
 
 
-def handle_event(outside: Outside, execution: str, redrives: int, grace: int, check_gap: int) -> int | None:
-    """One receive of a status event: the seconds until the next, if any. An exception also causes another receive."""
-    slots, workflow = Slots(outside.client("dynamodb"), SLOTS), Workflow(outside.client("stepfunctions"), WORKFLOW)
-    glue, children = GlueRuns(outside.client("glue")), Children(outside.client("stepfunctions"))
+def handle_ends(outside: Outside, messages: tuple[Message, ...], grace: int, check_gap: int) -> str:
+    """One invocation of the function of endings, as its handler (functions/ending/app.py)."""
+    dynamodb, sqs, stepfunctions = (outside.client(service) for service in ("dynamodb", "sqs", "stepfunctions"))
+    workflow, slots, rows = Workflow(stepfunctions, WORKFLOW), Slots(dynamodb, SLOTS), RequestRows(dynamodb, ROWS)
+    endings = _endings(outside, workflow)
     closed = ClosedExecutions(
         slots,
-        Doorbell(outside.client("sqs"), BELLS),
+        rows,
+        Doorbell(sqs, BELLS),
         workflow,
-        _settlement(outside, workflow, grace, check_gap),
-        DeadHolders(slots, glue, children, check_gap, outside.clock),
+        _settlement(outside, workflow),
+        DeadHolders(slots, GlueRuns(outside.client("glue")), Children(stepfunctions), check_gap, outside.clock),
+        endings,
         outside.clock,
     )
-    return closed.handle(execution, redrives, RunReport())
+    left = []
+    for message in messages:
+        try:
+            seconds = _handle_end(json.loads(message.body), closed)
+        except (ClientError, BotoCoreError):
+            seconds = AFTER_FAILURE_SECONDS
+        is_given_up = "detail" in message.body and outside.clock() - message.first_received >= MAX_WAIT_SECONDS
+        if seconds is not None and not is_given_up:
+            left.append(message.id)
+            sqs.change_message_visibility(QueueUrl=ENDINGS, ReceiptHandle=message.handle, VisibilityTimeout=seconds)
+    return _delete(outside, ENDINGS, messages, left)
+
+
+def _handle_end(message: dict[str, Any], closed: ClosedExecutions) -> int | None:
+    """Handle a message; the seconds after which it must come again, None if it is done."""
+    if detail := message.get("detail"):
+        return closed.handle(detail["name"], detail["status"], RunReport())
+    if refused := message.get("refused"):
+        return None if closed.endings.refused(refused) else AFTER_FAILURE_SECONDS
+    process, executions = message["process"], message.get("executions")
+    if executions is None:
+        executions = [execution for execution, _ in closed.rows.unpublished(process).rows]
+    return AFTER_FAILURE_SECONDS if closed.endings.publish(process, executions) else None
 
 
 def cancel(outside: Outside, process: str, execution: str) -> str:
     """An operator cancels a request; its execution, or "" if it is not queued.
 
-    It rings in any case: a first try whose answer was lost may have ended before its ring.
+    It publishes and rings in any case: a first try whose answer was lost may have ended before.
     """
-    rows = RequestTable(outside.client("dynamodb"), ROWS, SLOTS)
+    rows, sqs = RequestTable(outside.client("dynamodb"), ROWS, SLOTS), outside.client("sqs")
     left = rows.leave(process, [Leaving(execution, "CANCELLED", "Cancelled", "by an operator")], outside.clock())
-    Doorbell(outside.client("sqs"), BELLS).ring(Bell(process, ended=(execution,)))
+    EndingQueue(sqs, ENDINGS).publish(process, [execution])
+    Doorbell(sqs, BELLS).ring(Bell(process))
     return execution if left else ""
 
 
+def _requeues(outside: Outside) -> Requeues:
+    return Requeues(outside.client("dynamodb"), ROWS, SLOTS, RETENTION)
+
+
 def queue_again(outside: Outside, process: str, execution: str) -> str:
-    """An operator queues a failed request again; the outcome."""
-    requeues = Requeues(outside.client("dynamodb"), ROWS, SLOTS)
-    outcome = requeues.redrive(process, execution, outside.clock())
+    """An operator redrives a failed request; the outcome."""
+    outcome = _requeues(outside).redrive(process, [execution], outside.clock())[execution]
     Doorbell(outside.client("sqs"), BELLS).ring(Bell(process))
     return outcome.reason if isinstance(outcome, NotRequeued) else "queued"
+
+
+def discard(outside: Outside, process: str, execution: str) -> str:
+    """An operator discards a failed request; its execution, or "" if it was not discarded."""
+    return execution if _requeues(outside).discard(process, execution) else ""
 
 
 def release(outside: Outside, process: str, execution: str, is_reserved: bool) -> str:
@@ -289,9 +313,10 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
 starter = Program("starter", receive)
 dispatcher = Program("dispatcher", answer)
 janitor_run = Program("janitor", run_janitor)
-closed_execution = Program("status event", handle_event)
+ending = Program("function of endings", handle_ends)
 canceller = Program("cancelling operator", cancel)
-requeuer = Program("operator who queues again", queue_again)
+requeuer = Program("redriving operator", queue_again)
+discarder = Program("discarding operator", discard)
 releaser = Program("freeing operator", release)
 operator = Program("changing operator", change)
 replacer = Program("replacing operator", replace)

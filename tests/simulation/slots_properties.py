@@ -7,7 +7,6 @@ from itertools import chain
 from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
-from slotkeeper.slots.executions import CHILD_TOO_LARGE, REQUEST_FAILED
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import caller_of
 from slotkeeper.slots.request_table import granted_as
@@ -20,6 +19,7 @@ from tests.simulation.slots_state import (
     GRACE,
     JOB,
     NO_PROCESS,
+    NOTICE,
     PERIOD,
     PROCESS,
     SlotsState,
@@ -30,11 +30,11 @@ from tests.simulation.slots_state import (
     version_of,
 )
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import FAILED, ROWS
+from tests.simulation.workflow import ROWS
 from tests.simulation.worlds import DIE, NOT_SENT, THROTTLE, Violation
 
 ANSWERS = ("send_task_success", "send_task_failure")
-_READ_TO_KEPT = 200  # seconds: the most from a workflow's read of its child until its request is kept
+_READ_TO_RECORDED = 200  # seconds: the most from a read of a child until its outcome is recorded
 _UNDONE = (NOT_SENT, THROTTLE, DIE)  # the call has no effect
 _WITHOUT_START = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
 # A request's row: the states that may follow a state. No row is removed, or written again from its beginning.
@@ -43,6 +43,10 @@ _FOLLOWING = {
     "STARTED": {"SUCCEEDED", "FAILED", "RETURNED"},
     "FAILED": {"SUCCEEDED", "REDRIVEN", "RETURNED"},
 }
+# The status of the completion event, by the state of the row.
+_STATUS = {"SUCCEEDED": "SUCCEEDED", "FAILED": "FAILED", "SKIPPED": "SKIPPED"} | dict.fromkeys(
+    ("TOO_LATE", "CANCELLED", "REJECTED"), "DEAD_LETTERED"
+)
 _KEPT = ("request_id", "message_id", "digest", "placed", "priority", "sent", "attempt")  # of a row, for its life
 
 
@@ -65,6 +69,7 @@ class SlotsProperties(SlotsState):
                 self._check_process(name, item, before, rows)
         # Each grant is planned on a queue that was read after the grant before it, not on what came later.
         for name in rows.keys() - self.queued_at.keys():
+            self._check_added(name, rows)
             self.queued_at = self.queued_at | {name: self.grants[rows[name]["process_name"]["S"]]}
         self._check_work()
 
@@ -209,6 +214,14 @@ class SlotsProperties(SlotsState):
             if row is not old:
                 self._check_row(name, old, row)
 
+    def _check_added(self, name: str, rows: dict[str, Record]) -> None:
+        """S9: only a request that was returned keeps its caller: that of another attempt has its answer."""
+        row = rows[name]
+        self.recorded |= {(name, row["state"]["S"])}
+        same = (each for each in rows.values() if each["message_id"] == row["message_id"])
+        if "task_token" in row and any(each["state"]["S"] == "REDRIVEN" for each in same):
+            raise Violation("S9", f"{name} has the caller of an attempt that was redriven")
+
     def _check_row(self, name: str, old: Record, row: Record) -> None:
         was, state = old["state"]["S"], row["state"]["S"]
         if state != was and state not in _FOLLOWING.get(was, ()):
@@ -219,12 +232,49 @@ class SlotsProperties(SlotsState):
             raise Violation("S3", f"{name} is {state}, and holds a slot")
         if state != was and state == "SUCCEEDED" and not self._has_succeeded(name) and name not in self.redriven_at:
             raise Violation("S3", f"{name} is SUCCEEDED, and its work is not")
+        self._check_end(name, old, row)
         if "granted" in row and "granted" not in old and name in self.granted:
             given, expected = row["granted"]["S"], [granted_as(*each[:2]) for each in self.granted[name]]
             # The grant of an old reservation, by some clock, is not known when it is started again.
             is_young = not self.plan.first_run and self.now < self.granted[name][0][2] + code.AGE - CLOCK_SKEW_SECONDS
             if given not in expected and (given or is_young):
                 raise Violation("S5", f"the start of {name} has the order {given}, its grant {expected}")
+
+    def _check_end(self, name: str, old: Record, row: Record) -> None:
+        """S7: an end is recorded once, and after its work. S9: it is published before it is marked, and may expire."""
+        was, state = old["state"]["S"], row["state"]["S"]
+        if state != was:
+            self.recorded |= {(name, state)}
+        if state != was and state in ("SUCCEEDED", "FAILED") and self._works(name):
+            raise Violation("S7", f"{name} is recorded as {state}, and its work runs")
+        if state != was and state == "FAILED" and self._is_known_to_have_succeeded(name):
+            raise Violation("S7", f"{name} is recorded as FAILED, and its work has SUCCEEDED")
+        if state == was == "FAILED" and row["code"] != old["code"] and not self._was_redriven(row):
+            raise Violation("S7", f"{name} has failed by {old['code']['S']}, and by {row['code']['S']}")
+        if state == "REDRIVEN" and name in self.discarded:
+            raise Violation("S3", f"{name} is redriven, and was discarded")
+        if state in _STATUS and "open" not in row and "open" in old:
+            due = {_STATUS[state], *((NOTICE,) if state == "FAILED" else ())}
+            if missing := {each for each in due if (name, each) not in self.published}:
+                raise Violation("S9", f"{name} is marked as published, without {sorted(missing)}")
+            if self._waits(old):
+                raise Violation("S9", f"{name} is marked as published, and its caller waits")
+        if state in _STATUS and "open" in row and "expires" in row:
+            raise Violation("S9", f"{name} is not published, and may expire")
+
+    def _works(self, name: str) -> bool:
+        """Whether the Glue run or the child of an execution runs, and was not redriven after it was read."""
+        child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
+        is_open = child is not None and child["status"] in OPEN
+        return name in map(owner_of, self._alive()) or (
+            is_open and (not child["redrives"] or self.now - redriven_at > _READ_TO_RECORDED)  # type: ignore[index]
+        )
+
+    def _is_known_to_have_succeeded(self, name: str) -> bool:
+        """Whether the work of a holder has succeeded. A workflow may not have found its Glue run."""
+        by_workflow = self._acting[0].startswith("workflow ")
+        is_found = self._is_machine(name) or not by_workflow
+        return is_found and self._is_confirmed(name) and self._has_succeeded(name) and "reads" not in self.denied
 
     def _begin_work(self, execution: str, rows: dict[str, Record]) -> None:
         """S3, at a confirm: its request has not ended, and no other attempt of it works or has succeeded."""
@@ -285,21 +335,6 @@ class SlotsProperties(SlotsState):
         if name in self.adopted:
             raise Violation("S10", f"{name}, which an operator has redriven, is stopped")
 
-    def _check_kept(self, attributes: Record) -> None:
-        """S3: no request is kept whose child has succeeded, or was redriven before it was read.
-
-        That is known while the slot is held, and from the error of a child that could not be read.
-        """
-        name = attributes["execution_name"]["StringValue"]
-        if not self._is_confirmed(name) and attributes["error"]["StringValue"] != CHILD_TOO_LARGE:
-            return
-        child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
-        if child and self._has_succeeded(name) and "reads" not in self.denied:
-            raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")
-        by_workflow = attributes["kept_by"]["StringValue"] == "workflow"
-        if by_workflow and child and child["status"] in OPEN and self.now - redriven_at > _READ_TO_KEPT:
-            raise Violation("S3", f"{name} is kept, and its child, which an operator has redriven, runs")
-
     def _check_closed(self, execution: str, status: str) -> None:
         """S3: a workflow that has succeeded has recorded it, and so has its child."""
         row = self._rows().get(execution)
@@ -314,34 +349,57 @@ class SlotsProperties(SlotsState):
             raise Violation("S3", f"{execution} has SUCCEEDED without its child")
 
     def _check_answer(self, actor: str, question: Question, how: str) -> None:
-        """S9: the workflow answers after the release, and an answer states how the work has ended.
+        """S9: only the sender of ends answers, and an answer is an end that the row has.
 
-        The janitor knows that a child has succeeded only while the slot is held.
+        A redriven execution may record another end while the one before it is published.
         """
+        if actor.partition(" ")[0] not in ("ending", "janitor"):
+            raise Violation("S9", f"{actor} answers a caller")
         token = question.parameters["taskToken"]
         task = self.services["tasks"].get(token)
         if how in _UNDONE or task is None or task["status"] != "WAITS":
             return
-        names, executions = self._executions_of(token), self.services["stepfunctions"]
-        if actor.startswith("workflow ") and self._is_confirmed(actor.removeprefix("workflow ")):
-            raise Violation("S9", f"{token} is answered while {actor} holds a slot")
         has_succeeded = question.operation == "send_task_success"
-        ended_well = {name for name in names if self._has_succeeded(name)}
-        if has_succeeded and not ended_well and not any(child["redrives"] for _, child in self._children()):
+        rows = [row for row in self._rows().values() if row.get("task_token", {"S": ""})["S"] == token]
+        ends = {row["state"]["S"] for row in rows}
+        redriven = {row["execution"]["S"] for row in rows if self._was_redriven(row)}
+        ends |= {end for name, end in self.recorded if name in redriven}
+        is_an_end = any((state == "SUCCEEDED") == has_succeeded for state in ends & _STATUS.keys())
+        if not is_an_end and not self._is_dead_lettered(token):
+            raise Violation("S9", f"{token} is answered by {question.operation}, its request is {sorted(ends)}")
+        if has_succeeded and not any(
+            self._has_succeeded(row["execution"]["S"]) or self._was_redriven(row) for row in rows
+        ):
             raise Violation("S9", f"{token} is answered with success, and no work has succeeded")
-        # A status event may settle an execution that an operator redrives meanwhile, and whose request is queued again.
-        if any(executions[name]["redrives"] for name in names):
-            return
         if question.parameters.get("error") == "CallerGone":
             raise Violation("S9", f"{token} waits, and counts as gone")
-        if has_succeeded or "reads" in self.denied:
-            return
-        known = {name for name in names if not actor.startswith(("starter", "dispatcher"))}
-        known = {name for name in known if actor.startswith("workflow ") or self._is_confirmed(name)}
-        # A workflow that could not find its run has kept the request as failed, and the janitor answers so.
-        known -= {name for name in names if executions[name]["error"] == REQUEST_FAILED}
-        if known & ended_well:
-            raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
+
+    def _was_redriven(self, row: Record) -> bool:
+        """Whether an operator has redriven its execution or its child."""
+        name, executions = row["execution"]["S"], self.services["stepfunctions"]
+        return name in self.redriven_at or (name in executions and bool(executions[name]["redrives"]))
+
+    def _is_dead_lettered(self, token: str) -> bool:
+        """Whether the message with this token is no request, and is dead-lettered."""
+        return any(each.malformed and each.token == token for each in self.plan.requests) and bool(
+            self.messages(code.DEAD_LETTERS)
+        )
+
+    def _note_published(self, question: Question) -> None:
+        """S9: the answer comes first, then the event, then the notification."""
+        if question.service == "sns":
+            name, what = fields_of(question.parameters["Message"])["execution"].rpartition(":")[2], NOTICE
+        else:
+            detail = fields_of(question.parameters["Entries"][0]["Detail"])
+            name, what = detail["deduplication_id"].rpartition("/")[0], detail["status"]
+        row = self._rows().get(name)
+        if row is not None and self._waits(row):
+            raise Violation("S9", f"{what} of {name} is published before its caller is answered")
+        if what == NOTICE and (name, "FAILED") not in self.published:
+            raise Violation("S9", f"the {NOTICE} of {name} comes before its event")
+        if row is not None and what != NOTICE and what not in {_STATUS.get(e) for n, e in self.recorded if n == name}:
+            raise Violation("S9", f"{what} of {name} is published, and is not recorded")
+        self.published |= {(name, what)}
 
     # Time ----------------------------------------------------------------------------------------------------------
 
@@ -351,10 +409,10 @@ class SlotsProperties(SlotsState):
             return
         self._check_freed()
         self._check_started()
-        for name in self._unsettled() if self.denied else ():
+        for name in self._unrecorded() if self.denied else ():
             late = self.now - max(self.services["stepfunctions"][name]["stopped"] + GRACE, self.disturbed_at)
             if late > 3 * PERIOD and name not in self._holders():
-                raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
+                raise Violation("S3", f"{name} has no end {late:.0f} s after its grace time")
         for name in () if "reads" in self.denied else self._not_adopted():
             late = self.now - max(self.redriven_at[name], self.disturbed_at)
             if late > 2 * PERIOD:
@@ -445,12 +503,14 @@ class SlotsProperties(SlotsState):
         for row in self._rows().values():
             self._check_ended(row)
         self._check_accounted()
+        for name in self.discarded:
+            if self._rows()[name]["state"]["S"] != "FAILED":
+                raise Violation("S3", f"{name} is reported as discarded, and was redriven")
         for token, task in self.services["tasks"].fields.items():
             is_left = self._is_queued(token) or bool(self.forced & {*self._executions_of(token)})
             if task["status"] == "WAITS" and "answers" not in self.denied and not is_left:
                 raise Violation("S9", f"{token} waits, and no actor will answer it")
-        queues = (FAILED, code.DEAD_LETTERS)
-        texts = [message["body"] for message in self.messages(*queues)]
+        texts = [message["body"] for message in self.messages(code.DEAD_LETTERS)]
         texts += [execution["input"] for execution in self.services["stepfunctions"].fields.values()]
         if any("token-" in text for text in texts):
             raise Violation("S9", "a token is where an operator reads it")
@@ -484,7 +544,7 @@ class SlotsProperties(SlotsState):
         if not allowed.get(state):
             raise Violation("S3", f"{row['request_id']['S']} is {state} {code_given}")
         name = row["execution"]["S"]
-        if state in _WITHOUT_START and name in self.worked:
+        if state in _WITHOUT_START and name in self.worked and not self._was_redriven(row):
             raise Violation("S3", f"{name} is {state}, and its work has begun")
         if state == "SUCCEEDED" and name not in self.worked:
             raise Violation("S3", f"{name} is SUCCEEDED, and its work has not begun")
@@ -500,17 +560,21 @@ class SlotsProperties(SlotsState):
         }.get(given, False)
 
     def _check_accounted(self) -> None:
-        """S3: each message has a row, or is a dead letter, and each failed request is kept."""
-        rows = self._rows()
+        """S3: each message has a row, or is a dead letter whose end is published."""
+        rows, dead_letters = self._rows(), self.messages(code.DEAD_LETTERS)
         for request in self.plan.requests:
             names = {row["request_id"]["S"] for row in rows.values() if row["process_name"]["S"] == request.process}
-            if request.id not in names:
+            if request.id not in names and not request.malformed:
                 raise Violation("S3", f"request {request.id} has no row")
-        kept = {message["attributes"]["execution_name"]["StringValue"] for message in self.messages(FAILED)}
+        if bool(dead_letters) != any(each.malformed for each in self.plan.requests):
+            raise Violation("S3", f"the dead letters are {dead_letters}")
+        for message in dead_letters:
+            if (message["group"], "DEAD_LETTERED") not in self.published:
+                raise Violation("S9", f"the end of the message {message['group']} is not published")
         for name, row in rows.items():
-            if row["state"]["S"] == "FAILED" and name not in kept and not self._has_succeeded(name):
-                raise Violation("S3", f"{name} has failed, and is not kept")
-            if row["state"]["S"] in ("RETURNED", "REDRIVEN"):
-                again = [each for each in rows.values() if each["message_id"] == row["message_id"]]
-                if not any(int(each["attempt"]["N"]) > int(row["attempt"]["N"]) for each in again):
-                    raise Violation("S3", f"{name} is {row['state']['S']}, and has no next attempt")
+            again = [each for each in rows.values() if each["message_id"] == row["message_id"]]
+            if row["state"]["S"] not in ("RETURNED", "REDRIVEN"):
+                continue
+            following = [each for each in again if int(each["attempt"]["N"]) == int(row["attempt"]["N"]) + 1]
+            if len(following) != 1:
+                raise Violation("S3", f"{name} is {row['state']['S']}, and has {len(following)} next attempts")

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from dev.judge.slot_item import Holder, Item
-from slotkeeper.slots.executions import closing
 from slotkeeper.slots.plan import NoRoom
 from slotkeeper.slots.plan import Plan as Planned
 from slotkeeper.slots.plan import plan as plan_starts
@@ -24,12 +23,13 @@ from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, freeze, record, thaw
-from tests.simulation.slots_actors import REQUESTS
+from tests.simulation.slots_actors import ENDINGS, REQUESTS
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import BELLS, FAILED, ROWS, SLOTS
+from tests.simulation.workflow import BELLS, ROWS, SLOTS
 from tests.simulation.worlds import BEGINNING, World
 
 PROCESS, SECOND, JOB = "p", "q", "job"
+NOTICE = "notification"
 LAG = 30  # seconds: the latest arrival of a call after its sender gave up, and the largest lag of a read
 PERIOD, GRACE, CHECK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
 TIMEOUT = code.AGE - 2  # seconds, of the functions that dispatch
@@ -41,6 +41,7 @@ class Sent(NamedTuple):
     Attributes:
         deadline: `start_before`, in seconds after the beginning.
         caller: whether it carries a task token.
+        malformed: whether its message is no request.
         other: whether its content differs from that of another request with its id.
     """
 
@@ -51,6 +52,7 @@ class Sent(NamedTuple):
     deadline: float | None = None
     caller: bool = False
     other: bool = False
+    malformed: bool = False
     process: str = PROCESS
 
     @property
@@ -73,6 +75,8 @@ class Sent(NamedTuple):
             fields["start_before"] = datetime.fromtimestamp(BEGINNING + self.deadline, UTC).isoformat()
         if self.caller:
             fields["task_token"] = self.token
+        if self.malformed:
+            fields["priority"] = "none"
         if self.other:
             fields["input" if takes_input else "arguments"] = {"--other": "arguments"}
         return json.dumps(fields)
@@ -89,17 +93,18 @@ class Plan:
         limits: that an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
         cancels: the ids of the requests that an operator cancels at any time, in this order.
         frees: how many reservations an operator frees, at any time.
-        again: the ids of the requests that an operator queues again after they have failed.
+        again: the ids of the requests that operators redrive after they have failed, two at the same time.
+        discards: the ids of the requests that an operator discards after they have failed.
+        rests: redrives and discards begin only when no actor but those of operators works.
         replacements: how often an operator removes the process while it is paused, and adds it again with `limit`.
         batch: whether one invocation receives all messages of a group.
-        dispatchers: how many doorbells are answered at the same time.
+        dispatchers: how many doorbells, and how many messages of EndingQueue, are handled at the same time.
         has_doorbell: whether DispatchQueue has its event source.
         rejects: the ids of the requests whose input Step Functions refuses.
-        janitor_runs: how many janitor runs may begin while other actors work.
+        janitor_runs: how many janitor runs may begin while other actors work, with the aim "ends" only if an execution
+            has closed whose end is not recorded or not published.
         first_run: seconds until the first of the janitor's scheduled runs. 0: a run only begins when nothing else can
             happen, and it has something to do.
-        containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
-            container.
         rate: of both processes.
         ahead: seconds by which the clocks of starters and dispatchers are ahead, in turn.
         leased: seconds from the beginning for which a lease holds a slot whose caller has died; 0: none does.
@@ -129,7 +134,8 @@ class Plan:
         large_outputs: the output of a child is above the limit of a task's result.
         damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
             repaired at any time later.
-        event_steps: sending an event is a step, which may fail, and before which other actors may act.
+        event_steps: sending an event or a notification is a step, which may fail, and before which other actors may
+            act.
         events_lost: no status event reaches its function.
         aim: restricts the faults; see `SlotsWorld._is_aimed_at`.
     """
@@ -141,6 +147,8 @@ class Plan:
     cancels: tuple[str, ...] = ()
     frees: int = 0
     again: tuple[str, ...] = ()
+    discards: tuple[str, ...] = ()
+    rests: bool = False
     replacements: int = 0
     batch: bool = False
     dispatchers: int = 1
@@ -148,7 +156,6 @@ class Plan:
     rejects: tuple[str, ...] = ()
     janitor_runs: int = 0
     first_run: int = 0
-    containers: int = 0
     rate: Rate | None = None
     ahead: tuple[float, ...] = (0.0,)
     leased: int = 0
@@ -183,15 +190,6 @@ class Plan:
 # The item of a removed process.
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
 _NO_VERSION = Item("", 0, 0, {})
-
-
-class StatusEvent(NamedTuple):
-    """A status event of a closed execution. `sent`: when; `due`: when it is received next."""
-
-    execution: str
-    redrives: int
-    sent: float
-    due: float
 
 
 _alive: dict[Record, list[Record]] = {}
@@ -238,25 +236,26 @@ class SlotsState(World):
         self.plan = plan
         self.processes = tuple(dict.fromkeys((PROCESS, *(request.process for request in plan.requests))))
         self.services = {
-            "dynamodb": dynamodb.tables(slots=map(self._new_item, self.processes), requests=[], settled=[]),
+            "dynamodb": dynamodb.tables(slots=map(self._new_item, self.processes), requests=[]),
             "sqs": record(
                 {
                     REQUESTS: sqs.queue(code.VISIBILITY, fifo=True),
                     BELLS: sqs.queue(code.VISIBILITY),
                     code.DEAD_LETTERS: sqs.queue(fifo=True),
-                    FAILED: sqs.queue(),
+                    ENDINGS: sqs.queue(code.ENDING_VISIBILITY),
                 }
             ),
             "stepfunctions": stepfunctions.executions(),
             "children": stepfunctions.executions(),
             "tasks": tasks.tasks(*filter(None, (request.token for request in plan.requests))),
             "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
-            **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
+            **dict.fromkeys(("sns", "events"), ()),
         }
         if not plan.event_steps:
-            self.immediate |= {"events", "cloudwatch", "sns"}
+            self.immediate |= {"events", "sns"}
         # What operators, users and callers still do.
-        self.limits, self.cancels, self.again = plan.limits, plan.cancels, plan.again
+        self.limits, self.cancels = plan.limits, plan.cancels
+        self.again, self.discards = plan.again, plan.discards
         self.frees, self.replacements, self.others = plan.frees, plan.replacements, plan.others
         self.leaves, self.namesakes, self.child_redrives = plan.leaves, plan.namesakes, plan.child_redrives
         self.refusals, self.damages, self.leases_begun = plan.refusals, plan.damages, 0
@@ -266,15 +265,14 @@ class SlotsState(World):
         # The janitor.
         self.next_run = self.now + plan.first_run if plan.first_run else float("inf")
         self.janitor_runs = plan.janitor_runs
-        self.memories = (code.NEW,) * plan.containers  # of its containers, the next one first
-        # Holders that the newest run reports, because their work may not be read. Its counts have no names.
-        self.unreadable = 0
+        # What the newest run reports: the number of holders whose work may not be read, and of ends that it could not
+        # publish.
+        self.unreadable = self.unpublished = 0
         # Whether a sender of a doorbell has died, or a message was lost, since the last run that began alone.
         self.needs_janitor = not plan.has_doorbell
         self.janitor_settles = False  # whether a status event or an answer was lost
         self.was_overdue, self.overdue_since = "", 0.0  # what `overdue` has returned last, and since when
         self.runs_alone = 0  # of the janitor, while nothing else could happen
-        self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         # Of each caller whose block of code runs: its lease's end, as the caller knows it, and its weight.
         self.blocks: dict[str, tuple[int, int]] = {}
@@ -294,6 +292,10 @@ class SlotsState(World):
         self.redriven_at: dict[str, float] = {}  # children
         self.adopted: frozenset[str] = frozenset()  # holders
         self.forced: frozenset[str] = frozenset()  # executions whose slot an operator has freed while it was confirmed
+        # What was published: of an execution, or of a message that is no request, its state, and NOTICE.
+        self.published: frozenset[tuple[str, str]] = frozenset()
+        self.recorded: frozenset[tuple[str, str]] = frozenset()  # each execution with an end that its row has had
+        self.discarded: frozenset[str] = frozenset()  # executions whose request the command has reported as discarded
         self._checked: tuple[Any, ...] = ()
         self._before = {process: self._item(process) for process in self.processes}
         for request in plan.requests:
@@ -327,7 +329,10 @@ class SlotsState(World):
 
     def _send(self, request: Sent) -> None:
         body = request.body((request.process in self.plan.machines) != self.plan.wrong_kind)
-        sending = {"QueueUrl": REQUESTS, "MessageBody": body, "MessageGroupId": request.priority}
+        self._send_to(REQUESTS, body, MessageGroupId=request.priority)
+
+    def _send_to(self, queue: str, body: str, **more: str) -> None:
+        sending = {"QueueUrl": queue, "MessageBody": body, **more}
         assert not self.perform(Question("sqs", "send_message", freeze(sending))).error
 
     # Targets and permissions ---------------------------------------------------------------------------------------
@@ -525,11 +530,6 @@ class SlotsState(World):
         held = self._holders().items()
         return [n for n, each in held if each.state == "RESERVED" and not stepfunctions.is_open(executions, n)]
 
-    def _unsettled(self) -> list[str]:
-        rows, executions = self.services["dynamodb"][code.SETTLED].fields, self.services["stepfunctions"]
-        settled = {name for name, row in rows.items() if "settled_at" in row}  # a claim is not enough
-        return [name for name in self._unsuccessful() if closing(name, executions[name]["redrives"]) not in settled]
-
     def _unsuccessful(self) -> list[str]:
         executions = self.services["stepfunctions"].fields.items()
         return [name for name, execution in executions if execution["status"] not in (*OPEN, "SUCCEEDED")]
@@ -540,13 +540,22 @@ class SlotsState(World):
         return bool(self.faults) or self.disturbed_at > BEGINNING
 
     def _unpublished(self) -> list[str]:
-        """The requests that have ended without a start, and whose end was not published.
+        """The requests whose end must still be published.
 
-        The janitor does not know those of a process that was removed.
+        The janitor does not know those of a process that was removed, and reports an answer that is denied.
         """
         rows = self._rows().items()
-        unpublished = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
-        return [name for name in unpublished if not self.is_disturbed or self._process(process_of(name)) is not None]
+        names = [name for name, row in rows if row["state"]["S"] not in ("QUEUED", "STARTED") and "open" in row]
+        if self.is_disturbed:
+            names = [name for name in names if self._process(process_of(name)) is not None]
+        if "answers" in self.denied and self.unpublished:
+            names = [name for name in names if "task_token" not in self._rows()[name]]
+        return names
+
+    def _waits(self, row: Record) -> bool:
+        """Whether the caller of a request waits for its answer."""
+        task = self.services["tasks"].get(row["task_token"]["S"]) if "task_token" in row else None
+        return task is not None and task["status"] == "WAITS"
 
     def _unrecorded(self) -> list[str]:
         """The requests whose execution has closed, and whose row has no end."""
@@ -564,7 +573,6 @@ class SlotsState(World):
         """What a function or the janitor must still do; empty at the end."""
         for what, names in (
             ("holds a slot, and does not run", [*self._dead(), *self._reserved()]),
-            ("is not settled", self._unsettled()),
             ("has closed, and its request has no end", self._unrecorded()),
             ("has ended, and nothing publishes it", self._unpublished()),
         ):
@@ -589,21 +597,22 @@ class SlotsState(World):
         return (
             *self.services.values(),
             frozenset(self.actors.items()),
-            (self.limits, self.cancels, self.again, self.frees, self.replacements, self.others, self.leases_begun),
+            (self.limits, self.cancels, self.again, self.discards, self.frees, self.replacements),
+            (self.others, self.leases_begun, self.published, self.recorded, self.discarded),
             (self.leaves, self.namesakes, self.child_redrives, self.refusals, self.damages, self.is_malformed),
             (
                 self.denied,
                 self.unreadable,
+                self.unpublished,
                 self.needs_janitor,
                 self.janitor_settles,
                 self.janitor_runs,
-                self.memories,
                 self.next_run,
             ),
             (self.worked, self.cancelled, frozenset(self.granted.items()), frozenset(self.queued_at.items())),
             (self.left_early, self.adopted, frozenset(self.redriven_at.items()), frozenset(self.blocks.items())),
             (self.starts, frozenset(self.clocks.items())) if self.plan.rate else (),
-            (self.status_events, self.in_transit, self.faults, self.now),
+            (self.in_transit, self.faults, self.now),
             (self.older.get("glue"), self.older.get("children"), self.disturbed_at if self.plan.run_seconds else 0),
         )
 

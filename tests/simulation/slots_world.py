@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
+from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.executions import SLOT_LOST
-from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Moment, Record, freeze, record
-from tests.simulation.slots_actors import REQUESTS, VISIBILITY, Message
+from tests.simulation.slots_actors import ENDINGS, REQUESTS, VISIBILITY, Message
 from tests.simulation.slots_properties import ANSWERS, SlotsProperties
 from tests.simulation.slots_state import (
     CHECK_GAP,
@@ -28,13 +27,12 @@ from tests.simulation.slots_state import (
     PERIOD,
     PROCESS,
     TIMEOUT,
-    StatusEvent,
     code_of,
     fields_of,
     process_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
-from tests.simulation.workflow import BELLS, FAILED, LARGEST_PAYLOAD, SLOTS, START, workflow
+from tests.simulation.workflow import BELLS, LARGEST_PAYLOAD, SLOTS, START, workflow
 from tests.simulation.worlds import (
     CONFLICT,
     DENIED,
@@ -57,22 +55,26 @@ POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
 ENDS = ("end_run", "end_child")  # of work
 SOON = 5  # seconds: within which a dispatch begins without a fault
 MOST_RUNS = 12  # of the janitor, for all that is left to it
-OUTAGES = ("glue", "sqs", "events", "tasks", "dynamodb")
+OUTAGES = ("glue", "sqs", "events", "sns", "tasks", "dynamodb")
 OUTAGE_SECONDS = 900  # longer than all retries of a workflow step
-EVENT_RETENTION = 900  # seconds: EndingQueue's, as in template.yaml
 _AT_THE_START = freeze({"state": START, "variables": {}})
 _CHILD_ENDS = ("FAILED", "ABORTED", "TIMED_OUT")
+_AWS_ERRORS = ("ClientError", "ReadTimeoutError", "ConnectTimeoutError")
+_SUCCESS = {"status": "SUCCEEDED"}
 _LARGE_OUTPUT = json.dumps("x" * LARGEST_PAYLOAD)
 _ELSEWHERE = json.dumps({PARENT_FIELD: "arn:execution:another:workflow"})
 # Functions whose queue delivers their message again.
-_REDELIVERED = ("starter", "dispatcher", "event")
+_REDELIVERED = ("starter", "dispatcher", "ending")
+# What an operator does.
+_COMMANDS = ("operator", "cancel", "again", "discard", "release", "replace")
 
 
 class Notes(NamedTuple):
     """The world's notes on an actor.
 
     Attributes:
-        state: the last state of a workflow, the status event of its function, or what an operator wants.
+        state: the last state of a workflow, the messages of an invocation of the function of endings, or what an
+            operator wants.
         began: of an invocation.
     """
 
@@ -116,16 +118,35 @@ class SlotsWorld(SlotsProperties):
             bells = {message["body"]: message for message in self._receivable(BELLS)}
             choices += [Choice("ring", message["id"]) for message in bells.values()]
         choices += self._ends_of_work()
-        choices += [Choice("handle_event", event.execution) for event in self._due_events()[:1]]
+        ends = {message["body"]: message for message in self._receivable(ENDINGS)}
+        ends = ends if self._count("ending") < self.plan.dispatchers and not self._repeats_for_days() else {}
+        choices += [Choice("handle_end", each["id"]) for each in ends.values() if not self._comes_last(each)]
         choices += [Choice("land", str(at)) for at in range(len(self.in_transit))]
         choices += self._external_choices()
-        if "janitor" not in self.actors and (self.now >= self.next_run or (self.janitor_runs and choices)):
+        if "janitor" not in self.actors and (self.now >= self.next_run or (choices and self._may_run_alongside())):
             choices.append(Choice("run_janitor"))
+        choices = choices or [Choice("handle_end", each["id"]) for each in ends.values()]
         if self.in_transit and self.plan.aim == "late" and all(choice.kind == "land" for choice in choices):
             choices.append(Choice("pass_time"))
         if choices and all(choice.kind in ENDS for choice in choices):
             self._check_overdue()  # work may take hours
         return choices
+
+    def _repeats_for_days(self) -> bool:
+        """Whether a denied answer is all that is left of the messages of EndingQueue, and a janitor run reports it."""
+        return "answers" in self.denied and self.unpublished > 0
+
+    def _comes_last(self, message: Record) -> bool:
+        """Whether a message of EndingQueue is received only when nothing else can happen, which makes fewer states.
+
+        How a success is published matters to no other actor but those of the worlds of publishing.
+        """
+        is_step = self.plan.event_steps or self.plan.aim in ("publishing", "ends")
+        return not is_step and fields_of(message["body"]).get("detail", {}).get("status") == "SUCCEEDED"
+
+    def _may_run_alongside(self) -> bool:
+        """Whether a janitor run may begin while other actors work."""
+        return self.janitor_runs > 0 and (self.plan.aim != "ends" or bool(self._unrecorded() or self._unpublished()))
 
     def _check_overdue(self) -> None:
         """S6, when no actor can act: nothing may start, or must leave, unless a message will lead to a dispatch."""
@@ -148,10 +169,6 @@ class SlotsWorld(SlotsProperties):
 
     def _receivable(self, queue: str, *, together: bool = False) -> list[Record]:
         return sqs.receivable(self.services["sqs"][queue], self.now, together=together)
-
-    def _due_events(self) -> list[StatusEvent]:
-        due = [event for event in self.status_events if event.due <= self.now]
-        return [] if "event" in self.actors else due
 
     def _ends_of_work(self) -> list[Choice]:
         """The ends of Glue runs and of children."""
@@ -180,11 +197,19 @@ class SlotsWorld(SlotsProperties):
             choices.append(Choice("replace"))
         if self.cancels and "cancel" not in self.actors:
             choices.append(Choice("cancel", self.cancels[0]))
-        if self.again and (name := self._failed(self.again[0])) and "again" not in self.actors:
-            choices.append(Choice("queue_again", name))
         if self.frees and "release" not in self.actors:
             held = self._holders().items()
             choices += [Choice("free", name) for name, holder in held if holder.state == "RESERVED"]
+        others = [name for name in self.actors if name.split()[0] not in _COMMANDS]
+        is_busy = bool(others or self.messages(REQUESTS, BELLS, ENDINGS))
+        return choices if self.plan.rests and is_busy else choices + self._of_failures()
+
+    def _of_failures(self) -> list[Choice]:
+        choices = []
+        if self.again and (name := self._failed(self.again[0])) and self._count("again") < 2:
+            choices.append(Choice("queue_again", name))
+        if self.discards and (name := self._failed(self.discards[0])) and "discard" not in self.actors:
+            choices.append(Choice("discard", name))
         return choices
 
     def _of_others(self) -> list[Choice]:
@@ -195,7 +220,7 @@ class SlotsWorld(SlotsProperties):
             choices.append(Choice("lease", str(self.leases_begun)))
         if self.is_malformed:
             choices.append(Choice("repair"))
-        elif self.damages and self._unsettled():
+        elif self.damages and self._unrecorded():
             choices.append(Choice("damage"))
         if self.leaves:
             waiting = self.services["tasks"].fields.items()
@@ -214,11 +239,10 @@ class SlotsWorld(SlotsProperties):
         return paused is not None and bool(paused["BOOL"]) and not self._holders_of(PROCESS)
 
     def _failed(self, request_id: str) -> str:
-        """The execution of a failed request; empty if it has not failed."""
-        rows = self._rows().items()
-        return next(
-            (n for n, row in rows if row["request_id"]["S"] == request_id and row["state"]["S"] == "FAILED"), ""
-        )
+        """The first execution of a request that has failed; empty if it has not."""
+        sent = (each.execution for each in self.plan.requests if each.id == request_id)
+        rows = self._rows()
+        return next((name for name in sent if name in rows and rows[name]["state"]["S"] == "FAILED"), "")
 
     def time_steps(self) -> list[Choice]:
         """The events that need the clock, when no actor can act."""
@@ -239,7 +263,9 @@ class SlotsWorld(SlotsProperties):
         """Whether a message is under way that leads to a dispatch, after a fault as late as its visibility timeout."""
         until = self.now + (VISIBILITY if self.is_disturbed else SOON)
         messages = self.messages(REQUESTS, BELLS) if self.plan.has_doorbell else self.messages(REQUESTS)
-        return bool(self.status_events) or any(message["visible_at"] <= until for message in messages)
+        details = [fields_of(message["body"]).get("detail", _SUCCESS) for message in self.messages(ENDINGS)]
+        is_freed = any(detail["status"] != "SUCCEEDED" for detail in details)
+        return is_freed or any(message["visible_at"] <= until for message in messages)
 
     def _is_for_janitor(self) -> bool:
         """Whether only the janitor's runs do what is left, although no sender of a doorbell has died.
@@ -262,12 +288,12 @@ class SlotsWorld(SlotsProperties):
         """The moments at which something is due."""
         times = [actor.asleep_until for actor in self.actors.values()]
         queues = (REQUESTS, BELLS) if self.plan.has_doorbell else (REQUESTS,)
+        queues = queues if self._repeats_for_days() else (*queues, ENDINGS)
         times += [message["visible_at"] for message in self.messages(*queues)]
         times += [self._ends_at(run) for run in self._alive() if self.plan.run_seconds]
         children = self.services["children"].fields.items()
         times += [self._child_ends_at(name) for name, child in children if child["status"] in OPEN]
         times += [self.outage_until, *(sent + LAG for sent, *_ in self.in_transit)]
-        times += [event.due for event in self.status_events]
         if self.plan.first_run and self.is_unfinished():
             times.append(self.next_run)
         return [time for time in times if time > self.now]
@@ -293,13 +319,14 @@ class SlotsWorld(SlotsProperties):
         choices += [Choice("end_run", run["id"], "FAILED", True) for run in self._alive() if run["state"] != "STOPPING"]
         running = [name for name, child in self._children() if child["status"] in OPEN]
         choices += [Choice("end_child", name, how, True) for name in running for how in _CHILD_ENDS]
-        choices += [Choice("lose_event", event.execution, "", True) for event in self.status_events]
-        for queue in (REQUESTS, BELLS):
+        for queue in (REQUESTS, BELLS, ENDINGS):
             for message in self.messages(queue):
                 if sqs.is_in_flight(message, self.now):
                     choices.append(Choice("expire", f"{queue} {message['id']}", "", True))
                 elif queue == BELLS:
                     choices += [Choice(how, message["id"], "", True) for how in ("lose_bell", "delay_bell")]
+                elif queue == ENDINGS and "refused" not in fields_of(message["body"]):
+                    choices.append(Choice("lose_end", message["id"], "", True))
         if self.plan.first_run and self.now >= self.outage_until:
             choices += [Choice("outage", service, "", True) for service in OUTAGES]
         choices += [Choice("redrive", name, "", True) for name in self._unsuccessful()]
@@ -332,23 +359,26 @@ class SlotsWorld(SlotsProperties):
         """Whether a fault is one of the plan's aim.
 
         "dispatches": calls of starters and dispatchers; "doorbells": what happens to messages; "invocations": their
-        deaths; "deaths" of workflows, calls of the janitor; "ends" of workflows; "polls" that fail; "redrives" and
-        deaths of workflows; "answers" to callers; "denials" and deaths; "late" starts of children, and deaths then.
+        deaths; "deaths" of workflows, calls of those who settle; "ends" of workflows; "publishing": calls of those who
+        publish, and lost messages; "polls" that fail; "redrives" and deaths of workflows; "denials" and deaths; "late"
+        starts of children, and deaths then.
         """
         kind = choice.subject.partition(" ")[0]
         question = self.actors[choice.subject].question if choice.kind == "call" else None
         match self.plan.aim:
             case "dispatches":
-                return choice.kind == "start_fails" or (question is not None and kind in _REDELIVERED)
+                return choice.kind == "start_fails" or (question is not None and kind in ("starter", "dispatcher"))
             case "invocations":
-                return question is not None and kind in _REDELIVERED and choice.how in (DIE, DIE_AFTER)
+                dies = question is not None and choice.how in (DIE, DIE_AFTER)
+                return dies and kind in ("starter", "dispatcher")
             case "doorbells":
                 return choice.kind in ("expire", "lose_bell", "delay_bell")
+            case "publishing":
+                publishes = question is not None and kind in ("janitor", "ending") and bool(self._unpublished())
+                return publishes or choice.kind in ("lose_end", "expire")
             case "deaths":
-                of_janitor = question is not None and kind in ("janitor", "event")
-                return choice.kind in ("abort", "lose_event") or (
-                    of_janitor and bool(self._dead() or self._unsettled())
-                )
+                of_janitor = question is not None and kind in ("janitor", "ending")
+                return choice.kind in ("abort", "lose_end") or (of_janitor and bool(self._dead() or self._unrecorded()))
             case "ends":
                 return choice.kind == "abort" or (choice.kind == "end_child" and self.plan.settle_seconds > 0)
             case "polls":
@@ -357,8 +387,6 @@ class SlotsWorld(SlotsProperties):
                 return choice.kind in ("abort", "redrive")
             case "denials":
                 return choice.kind in ("abort", "deny")
-            case "answers":
-                return question is not None and question.operation in ANSWERS
             case "late":
                 starts = question is not None and self.service_of(question) == "children"
                 is_late = starts and choice.how == LATE and question is not None
@@ -380,18 +408,17 @@ class SlotsWorld(SlotsProperties):
         messages = [each for each in self._receivable(BELLS) if self.plan.batch or each["id"] == message_id]
         self._invoke("dispatcher", code.dispatcher.begin(tuple(self._take(BELLS, each) for each in messages)))
 
-    def _invoke(self, kind: str, node: Any) -> None:
+    def _invoke(self, kind: str, node: Any, taken: tuple[Message, ...] = ()) -> None:
         # The first free name: numbers that only grow would make equal states differ.
         name = next(name for at in range(99) if (name := f"{kind} {at}") not in self.actors)
-        self.begin(name, node, Notes(began=self.now))
+        self.begin(name, node, Notes(taken, self.now))
 
     def _take(self, queue: str, message: Record) -> Message:
         changed, answer = sqs.receive(self.services["sqs"][queue], message, self.now)
         self.services["sqs"] = self.services["sqs"].with_fields(**{queue: changed})
         taken = answer.value["Messages"][0]
         self.log("queue", f"delivers {taken['id']} {taken['body']}, receive {taken['receives']}")
-        fields = ("id", "body", "group", "sequence", "sent_at", "handle")
-        return Message(*(taken[field] for field in fields))
+        return Message(*(taken[field] for field in Message._fields))
 
     def expire(self, which: str, _: str) -> None:
         """A message comes again although its invocation runs."""
@@ -403,48 +430,39 @@ class SlotsWorld(SlotsProperties):
     def lose_bell(self, message_id: str, _: str) -> None:
         """A doorbell is lost, as if its sender had died before."""
         self.log("queue", f"{message_id} is lost")
-        self._change_bell(message_id, None)
+        self._change_message(BELLS, message_id, None)
         self.needs_janitor = True
 
     def delay_bell(self, message_id: str, _: str) -> None:
         """A doorbell comes a minute late."""
         self.log("queue", f"{message_id} is late")
-        self._change_bell(message_id, self.now + 60)
+        self._change_message(BELLS, message_id, self.now + 60)
 
-    def _change_bell(self, message_id: str, visible_at: float | None) -> None:
-        queue = self.services["sqs"][BELLS]
+    def _change_message(self, name: str, message_id: str, visible_at: float | None) -> None:
+        """Hide a message until then; None removes it."""
+        queue = self.services["sqs"][name]
         left = [
             each if each["id"] != message_id else each.with_fields(visible_at=visible_at)
             for each in queue["messages"]
             if each["id"] != message_id or visible_at is not None
         ]
-        self.services["sqs"] = self.services["sqs"].with_fields(**{BELLS: queue.with_fields(messages=tuple(left))})
+        self.services["sqs"] = self.services["sqs"].with_fields(**{name: queue.with_fields(messages=tuple(left))})
 
     def start_fails(self, name: str, _: str) -> None:
         """Step Functions fails before it starts the execution, which its answer does not show."""
         self.log(name, "gets InternalServerError from", self.actors[name].question)
         self._advance(name, self.actors[name].after(Answer(error="InternalServerError")))
 
-    def handle_event(self, execution: str, _: str) -> None:
-        """A status event invokes its function."""
-        event = next(event for event in self.status_events if event.execution == execution)
-        self.status_events = tuple(each for each in self.status_events if each != event)
-        self.log("event", f"of {execution} arrives")
-        node = code.closed_execution.begin(execution, event.redrives, GRACE, CHECK_GAP)
-        self.begin("event", node, Notes(event, self.now))
+    def handle_end(self, message_id: str, _: str) -> None:
+        """Invoke the function of endings with a message, or with all of them."""
+        messages = [each for each in self._receivable(ENDINGS) if self.plan.batch or each["id"] == message_id]
+        taken = tuple(self._take(ENDINGS, each) for each in messages)
+        self._invoke("ending", code.ending.begin(taken, GRACE, CHECK_GAP), taken)
 
-    def _requeue_event(self, actor: Actor, seconds: float) -> None:
-        """The event is received again later, unless the queue's retention has ended."""
-        event = actor.notes.state
-        if self.now - event.sent <= EVENT_RETENTION:
-            self.status_events = (*self.status_events, event._replace(due=self.now + seconds))
-        else:
-            self._leave_to_janitor()
-
-    def lose_event(self, execution: str, _: str) -> None:
-        """A status event is lost: delivery is best effort."""
-        self.log("eventbridge", f"the status event of {execution} is lost")
-        self.status_events = tuple(event for event in self.status_events if event.execution != execution)
+    def lose_end(self, message_id: str, _: str) -> None:
+        """A message of EndingQueue is lost: EventBridge's delivery is best effort, and other senders may die before."""
+        self.log("queue", f"{message_id} of EndingQueue is lost")
+        self._change_message(ENDINGS, message_id, None)
         self._leave_to_janitor()
 
     def _leave_to_janitor(self) -> None:
@@ -453,7 +471,7 @@ class SlotsWorld(SlotsProperties):
 
     def run_janitor(self, _: str, __: str) -> None:
         """A scheduled janitor run begins, next to other actors or when nothing else can happen."""
-        is_alone = not (self.actors or self._may_come() or self._due_events())
+        is_alone = not (self.actors or self._may_come())
         if self.now < self.next_run:  # not by the clock
             self.janitor_runs -= not is_alone
             self.now += PERIOD * is_alone
@@ -462,8 +480,7 @@ class SlotsWorld(SlotsProperties):
             self.next_run = self.now + PERIOD
         self.needs_janitor &= not is_alone or not self.plan.has_doorbell or self.now < self.outage_until
         self.log("janitor", "begins")
-        node = code.janitor_run.begin(GRACE, CHECK_GAP, *self.memories[:1])
-        self.begin("janitor", node, Notes(began=self.now))
+        self.begin("janitor", code.janitor_run.begin(GRACE, CHECK_GAP), Notes(began=self.now))
 
     # Events of work and executions ---------------------------------------------------------------------------------
 
@@ -540,14 +557,12 @@ class SlotsWorld(SlotsProperties):
         closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error, cause)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
         self._check_closed(execution, status)
-        if status == "SUCCEEDED":
-            return
         if self.plan.events_lost:
             self._leave_to_janitor()
             return
         self.faults_at_close = self.faults_at_close | {execution: self.faults}
-        event = StatusEvent(execution, closed[execution]["redrives"], self.now, self.now)
-        self.status_events = (*self.status_events, event)
+        detail = {"name": execution, "status": status, "redriveCount": closed[execution]["redrives"]}
+        self._send_to(ENDINGS, json.dumps({"detail": detail}))
 
     def _keep_older(self, service: str) -> None:
         self.older[service] = self.services[service]
@@ -570,11 +585,19 @@ class SlotsWorld(SlotsProperties):
         self.begin("cancel", code.canceller.begin(request.process, request.execution), Notes(request_id))
 
     def queue_again(self, execution: str, _: str) -> None:
-        """The operator queues a failed request again."""
+        """An operator redrives a failed request."""
         request_id, *rest = self.again
         self.again = tuple(rest)
-        self.log("operator", f"queues {execution} again")
-        self.begin("again", code.requeuer.begin(process_of(execution), execution), Notes(request_id))
+        self.log("operator", f"redrives the request {execution}")
+        node = code.requeuer.begin(process_of(execution), execution)
+        self.begin("again 0" if "again 0" not in self.actors else "again 1", node, Notes(request_id))
+
+    def discard(self, execution: str, _: str) -> None:
+        """An operator discards a failed request."""
+        request_id, *rest = self.discards
+        self.discards = tuple(rest)
+        self.log("operator", f"discards the request {execution}")
+        self.begin("discard", code.discarder.begin(process_of(execution), execution), Notes(request_id))
 
     def free(self, execution: str, _: str) -> None:
         """An operator frees a reservation, or the slot of a holder whose work may not be read, after it has ended.
@@ -668,21 +691,9 @@ class SlotsWorld(SlotsProperties):
             how, self.disturbed_at = THROTTLE, self.now
         if is_answer and not self.is_denied(question):
             self._check_answer(name, question, how)
-        if how == STALE or (is_answer and how):
-            self._leave_to_janitor()  # which reads again, and repeats answers
-        if name.startswith("workflow "):
-            self._add_to_history(name.removeprefix("workflow "), question, how)
+        if how == STALE:
+            self._leave_to_janitor()  # which reads again
         super().call(name, how)
-
-    def _add_to_history(self, name: str, question: Question, how: str) -> None:
-        """Add what the janitor's code reads in an execution's history."""
-        event: dict[str, Any] = {}
-        if question.operation in ANSWERS:
-            given = {key[0].upper() + key[1:]: value for key, value in question.parameters.fields.items()}
-            event = {"taskScheduledEventDetails": {"parameters": json.dumps(given)}}
-        if event:
-            executions = self.services["stepfunctions"]
-            self.services["stepfunctions"] = stepfunctions.add_event(executions, name, event)
 
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         match question.operation:
@@ -694,7 +705,7 @@ class SlotsWorld(SlotsProperties):
                 shown = self.now + self.ahead_of(name)
                 self.clocks = self.clocks | {name: shown}
                 return Answer(shown)
-            case "put_events" | "put_metric_data" | "publish":
+            case "put_events" | "publish":
                 return self.perform(question)
             case "runs block":
                 own = next((each for each in self._holders_of(PROCESS).values() if each.code == code_of(name)), None)
@@ -724,7 +735,8 @@ class SlotsWorld(SlotsProperties):
             if question.operation in ("start_job_run", "start_execution") and self.is_without_permission(question):
                 raise Violation("S10", f"work of {self.plan.target} begins, which no role may touch")
             return DENIED
-        if question.service in ("sns", "events", "cloudwatch"):
+        if question.service in ("sns", "events"):
+            self._note_published(question)
             return Answer(freeze({"FailedEntryCount": 0, "Entries": [{}]}))
         before, service = self.services["stepfunctions"], self.service_of(question)
         self._check_question(question, service)
@@ -738,10 +750,8 @@ class SlotsWorld(SlotsProperties):
         return answer._replace(value=_damaged(answer.value)) if is_damaged else answer
 
     def _check_question(self, question: Question, service: str) -> None:
-        """The checks of what is asked of Glue, of children and of FailedRequestQueue, and their older states."""
+        """The checks of what is asked of Glue and of children, and their older states."""
         given = question.parameters
-        if question.operation == "send_message" and given["QueueUrl"] == FAILED:
-            self._check_kept(given["MessageAttributes"])
         if question.operation in ("start_job_run", "start_execution", "stop_execution"):
             self._keep_older(service)
         name = ""
@@ -766,7 +776,7 @@ class SlotsWorld(SlotsProperties):
             raise Violation("S1", f"{name} of weight {fields.get('weight')} starts in a slot of {holder.weight}")
 
     def _rejected(self) -> set[str]:
-        return {execution_name(PROCESS, request_id, 1) for request_id in self.plan.rejects}
+        return {each.execution for each in self.plan.requests if each.id in self.plan.rejects}
 
     # Ends of actors ------------------------------------------------------------------------------------------------
 
@@ -775,38 +785,38 @@ class SlotsWorld(SlotsProperties):
         if kind == "workflow":
             status, error, cause = result
             self._close(name.partition(" ")[2], status, error, cause, actor.notes.state)
-        elif kind == "event":
-            if isinstance(result, Raised | int):
-                self._requeue_event(actor, AFTER_FAILURE_SECONDS if isinstance(result, Raised) else result)
+        elif kind == "ending":
+            assert not isinstance(result, Raised) or result.error in _AWS_ERRORS, result
+            if any(self.now - each.first_received >= MAX_WAIT_SECONDS for each in actor.notes.state):
+                self._leave_to_janitor()
         elif kind == "janitor":
             assert not isinstance(result, Raised), result
-            memory, counts = result
-            self.memories = (*self.memories[1:], memory) if self.memories else ()
-            self.unreadable = dict(counts).get("HoldersUnreadable", 0)
-        elif kind in ("operator", "cancel", "again", "release", "replace"):
+            counts = dict(result)
+            self.unreadable, self.unpublished = counts.get("HoldersUnreadable", 0), counts.get("RequestsUnpublished", 0)
+        elif kind in _COMMANDS:
             self._after_command(kind, actor)
         elif kind == "caller":
             assert not isinstance(result, Raised), result
 
     def _after_command(self, kind: str, actor: Actor) -> None:
         """The operator repeats a command that has failed. What a repeated one finds done has no effect again."""
-        wanted = actor.notes.state
-        if not isinstance(actor.node.result, Raised):
-            if kind == "cancel" and actor.node.result:
-                self.cancelled |= {actor.node.result}
+        wanted, result = actor.notes.state, actor.node.result
+        if not isinstance(result, Raised):
+            if kind == "cancel" and result:
+                self.cancelled |= {result}
+            if kind == "discard" and result:
+                self.discarded |= {result}
             return
+        assert "ValidationException" not in result.text, result
         self.limits = (wanted, *self.limits) if kind == "operator" else self.limits
         self.cancels = (wanted, *self.cancels) if kind == "cancel" else self.cancels
         self.again = (wanted, *self.again) if kind == "again" else self.again
+        self.discards = (wanted, *self.discards) if kind == "discard" else self.discards
         self.needs_janitor |= kind in ("again", "release", "replace")
 
     def died(self, name: str, actor: Actor) -> None:
         assert not name.startswith("workflow "), "a workflow does not die"
         self.blocks = {other: block for other, block in self.blocks.items() if other != name}
-        if name == "janitor" and self.memories:
-            self.memories = (*self.memories[1:], code.NEW)
-        if name == "event":
-            self._requeue_event(actor, AFTER_FAILURE_SECONDS)
 
     def take(self, choice: Choice) -> None:
         is_call = choice.is_fault and choice.kind == "call"

@@ -70,6 +70,7 @@ def _child(*requests: Sent, **plan: Any) -> Small:
 _A, _B, _C = Sent("a"), Sent("b"), Sent("c")
 _CALLER = Sent("a", caller=True)
 _DEATHS: dict[str, Any] = {"aim": "deaths", "events_lost": True, "run_seconds": (60,), "faults": 2}
+_PUBLISHES: dict[str, Any] = {"aim": "publishing", "event_steps": True}
 _LATE: dict[str, Any] = {"aim": "late", "run_seconds": (60,), "faults": 2}
 _DENIED: dict[str, Any] = {"denials": ("starts", "reads"), "aim": "denials", "run_seconds": (60,)}
 
@@ -85,6 +86,7 @@ def _downstream(requests: str, *, faults: int = 0, effort: Effort = QUICK, **giv
     return Small(lambda: DownstreamWorld(plan), faults, effort)
 
 
+_TWO = downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))
 _BREAKER = {"policy": watching_policy(limited=False), "limited": False}
 
 
@@ -163,6 +165,28 @@ SMALL: dict[str, Small] = {
     "1 request, fails and is queued again": _slots(_CALLER, fails=1, again=("a",), effort=LONG),
     "1 request, aborted, queued again": _slots(_A, again=("a",), aim="ends", faults=1),
     "1 request, redriven executions": _slots(_CALLER, aim="redrives", faults=2, effort=SHORT),
+    # How ends are published.
+    "ends: 1 request, those who publish it die": _slots(_CALLER, **_PUBLISHES, faults=1),
+    "ends: 1 failure, those who publish it die": _slots(_CALLER, fails=1, **_PUBLISHES, faults=1),
+    "ends: 1 failure, those who publish it die twice": _slots(_CALLER, fails=1, **_PUBLISHES, faults=2, effort=LONG),
+    "ends: 1 failure, two redrives": _slots(_A, fails=1, again=("a", "a"), rests=True),
+    "ends: 1 failure, a redrive and a discard": _slots(_A, fails=1, again=("a",), discards=("a",), rests=True),
+    "ends: 1 failure, two redrives and a discard, any fault": _slots(
+        _A, fails=1, again=("a", "a"), discards=("a",), rests=True, faults=1, effort=LONG
+    ),
+    "ends: 1 failure, a redrive while it is published": _slots(
+        _CALLER, fails=1, again=("a",), **_PUBLISHES, faults=1, effort=LONG
+    ),
+    "ends: cancelled, returned, those who publish it die": _slots(
+        _CALLER, cancels=("a",), frees=1, **_PUBLISHES, faults=1, effort=LONG
+    ),
+    "ends: three writers settle 1 request": _slots(_CALLER, janitor_runs=1, run_seconds=(60,), aim="ends", faults=1),
+    "ends: three writers settle 1 child": _child(
+        _CALLER, fails=1, janitor_runs=1, run_seconds=(60,), aim="ends", faults=1, effort=SHORT
+    ),
+    "ends: a message that is no request": _slots(
+        Sent("a", caller=True, malformed=True), Sent("b"), batch=True, **_PUBLISHES, faults=1
+    ),
     # Rates.
     "rate, 2 requests": _slots(_A, _B, limit=2, rate=Rate(1, 30)),
     "rate, 2 requests, doorbells late, lost and doubled": _slots(
@@ -271,9 +295,7 @@ SMALL: dict[str, Small] = {
     "downstream down for 90 s, its state cannot be written, one container": _downstream(
         "a", workers=1, down=(0, 90), fault_kinds=("throttle", "lose"), faults=2, effort=SHORT
     ),
-    "downstream opened by an operator, and a request of another one": Small(
-        lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
-    ),
+    "downstream opened by an operator, and a request of another one": Small(lambda: DownstreamWorld(_TWO), 0, QUICK),
     "downstream opened and closed by an operator, no fault": _downstream("a", commands=("open", "close"), receives=898),
     "downstream opened and closed by an operator, an answer is lost": _downstream(
         "a", commands=("open", "close"), fault_kinds=("lose", "twice"), faults=1, effort=LONG

@@ -66,9 +66,8 @@ def test_each_request_of_the_worlds_is_answered_as_by_dynamodb_local(local: Any)
         with Both(local, table, items.pop(table), **items) as both, suppress(ClientError):
             both.ask(question)
         outcomes[table].update(both.met)
-    assert outcomes.keys() == {"slots", "settled", "tokens", "ledger", "downstreams", "requests"}
-    # A claim of a settlement is refused only while another function has it.
-    assert all(met.keys() == {"", REFUSED} for table, met in outcomes.items() if table != "settled"), outcomes
+    assert outcomes.keys() == {"slots", "tokens", "ledger", "downstreams", "requests"}
+    assert all(met.keys() == {"", REFUSED} for met in outcomes.values()), outcomes
 
 
 def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:

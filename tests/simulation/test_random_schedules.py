@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import janitor, settlement
+from slotkeeper.slots import janitor
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import judge
 from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import GlueRuns
 from tests.simulation import random_slots, small_worlds, workflow
 from tests.simulation.slots_world import SlotsWorld
@@ -25,7 +25,7 @@ from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(1440, 1590)
-TARGETS = [*range(1358, 1528), 1645, 1922, 2609]
+TARGETS = [*range(1358, 1528), 1550, 1645, 1706, 1908, 1922, 2418, 2609]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def only_the_first_process(patch: Patch) -> None:
     patch.setattr(Processes, "all", lambda self: islice(every(self), 1))
 
 
-def aborted_requests_are_not_kept(patch: Patch) -> None:
-    patch.setattr("slotkeeper.slots.queues.FailedRequestQueue.keep", lambda *_: None)
+def no_outcome_of_aborted_requests(patch: Patch) -> None:
+    patch.setattr(Outcomes, "failed", lambda *_: True)
 
 
 def no_removal_of_expired_leases(patch: Patch) -> None:
@@ -66,7 +66,7 @@ def no_removal_of_expired_leases(patch: Patch) -> None:
     [
         (f16_no_janitor, ("S3", "S4", "S6", "END")),
         (only_the_first_process, ("S3", "S4", "S6", "END")),
-        (aborted_requests_are_not_kept, ("S3",)),
+        (no_outcome_of_aborted_requests, ("S3", "S4", "S7")),
         (no_removal_of_expired_leases, ("S4",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -77,27 +77,6 @@ def test_without_its_guard_a_random_schedule_breaks(
     remove(monkeypatch)
     name, seed = first_broken(random_slots.random_world, range(3000, 3500))
     assert name in broken, f"seed {seed}"
-
-
-def unkept_requests_are_forgotten(patch: Patch) -> None:
-    """A janitor run counts every execution that it listed as settled, so that later runs do not list it again."""
-
-    def hasty(self: Settlement, begun: float) -> None:
-        self.memory.unsettled.clear()
-        self.memory.settled_by = begun - self.grace
-
-    patch.setattr(Settlement, "note_settled", hasty)
-    patch.setattr(settlement, "_LIST_LAG_SECONDS", 0)
-
-
-def test_a_request_that_a_janitor_run_could_not_keep_is_kept_by_a_later_run(monkeypatch: Patch) -> None:
-    def random_world(random: Random) -> SlotsWorld:
-        return random_slots.random_world(random, aim="deaths", events_lost=True, containers=1)
-
-    assert first_broken(random_world, range(20)) == ("", -1)
-    unkept_requests_are_forgotten(monkeypatch)
-    small_worlds.forget()
-    assert first_broken(random_world, range(20))[0] in ("S3", "END")
 
 
 def freed_half_an_hour_late(patch: Patch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import slots_actors, slots_state
-from tests.simulation.slots_world import EVENT_RETENTION
 from tests.simulation.small_worlds import SMALL, Effort
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_violation
@@ -51,7 +50,7 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
     for queue in ("RequestQueue", "DispatchQueue"):
         assert resources[queue]["Properties"]["VisibilityTimeout"] == slots_actors.VISIBILITY
     assert resources["StarterFunction"]["Properties"]["Timeout"] == slots_state.TIMEOUT
-    assert resources["EndingQueue"]["Properties"]["MessageRetentionPeriod"] == EVENT_RETENTION
+    assert resources["EndingQueue"]["Properties"]["VisibilityTimeout"] == slots_actors.ENDING_VISIBILITY
 
 
 @pytest.mark.parametrize("name", ["1 request, any fault", "token, 3 clients, clocks apart, one dies"])

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
@@ -29,12 +28,11 @@ if TYPE_CHECKING:
     import pytest
 
 # The substitutions of a deployment.
-SLOTS, ROWS, BELLS, FAILED = "slots", "requests", "bells", "failed"
+SLOTS, ROWS, BELLS = "slots", "requests", "bells"
 DEPLOYED = {
     "${SlotTableName}": SLOTS,
     "${RequestTableName}": ROWS,
     "${DispatchQueueUrl}": BELLS,
-    "${FailedRequestQueueUrl}": FAILED,
 }
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 16 * 1024  # bytes of a task's result; 256 KiB in AWS, which would take the search most of its time
@@ -53,8 +51,6 @@ def run(
     variables: Any,
 ) -> tuple[str, str, str]:
     """Run an execution, from its start or from a redrive: "SUCCEEDED" or "FAILED", and the error's name and cause.
-
-    The cause is empty unless the janitor's code reads it.
 
     Reports each state that it enters, with the variables, since a redrive continues there.
 
@@ -81,9 +77,7 @@ def run(
             case "Succeed":
                 return "SUCCEEDED", "", ""
             case "Fail":
-                error = state.fields["Error"]
-                is_read = error in (ANSWER_FAILED, CHILD_TOO_LARGE)
-                return "FAILED", error, state.value("Cause", context, known) if is_read else ""
+                return "FAILED", state.fields["Error"], state.value("Cause", context, known)
             case "Choice":
                 at = state.choose(context, known)
             case "Wait":

@@ -1,6 +1,6 @@
 """DynamoDB as a pure function: tables and a request give tables and an answer.
 
-    state = tables(slots=[{"process_name": {"S": "p"}, ...}], settled=[])
+    state = tables(slots=[{"process_name": {"S": "p"}, ...}], requests=[])
     state, answer = perform(state, "update_item", freeze({"TableName": "slots", "Key": ..., ...}))
     item_of(state, "slots", "p")
 

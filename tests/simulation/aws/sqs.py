@@ -89,6 +89,7 @@ def _send(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer
             "sequence": number,
             "sent_at": now,
             "receives": 0,
+            "first_received": 0.0,
             "visible_at": now + parameters.get("DelaySeconds", 0),
             "handle": "",
         }
@@ -104,7 +105,10 @@ def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]
     """The queue after this message was received."""
     receives = message["receives"] + 1
     taken = message.with_fields(
-        receives=receives, handle=f"{message['id']}#{receives}", visible_at=now + queue["visibility"]
+        receives=receives,
+        first_received=message["first_received"] or now,
+        handle=f"{message['id']}#{receives}",
+        visible_at=now + queue["visibility"],
     )
     return _replace(queue, message, taken), Answer(freeze({"Messages": [taken]}))
 

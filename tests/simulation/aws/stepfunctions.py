@@ -69,28 +69,11 @@ def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, 
             return executions, _started(arn, existing["started"])
         return executions, Answer(error="ExecutionAlreadyExists")
     begun = {"status": "RUNNING", "input": given, "started": now, "stopped": 0, "error": "", "cause": "", "redrives": 0}
-    return executions.with_fields(**{name: record(begun | {"events": ()})}), _started(arn, now)
+    return executions.with_fields(**{name: record(begun)}), _started(arn, now)
 
 
 def _started(arn: str, at: float) -> Answer:
     return Answer(freeze({"executionArn": arn, "startDate": Moment(at)}))
-
-
-def add_event(executions: Record, name: str, event: dict[str, Any]) -> Record:
-    """The executions after this event in the history of this one, unless it equals the last one."""
-    events, added = executions[name]["events"], freeze(event)
-    if events[-1:] == (added,):
-        return executions
-    return executions.with_fields(**{name: executions[name].with_fields(events=(*events, added))})
-
-
-def _history(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    """The events that the world has added."""
-    name = _name_of(parameters["executionArn"])
-    if name not in executions:
-        return executions, Answer(error="ExecutionDoesNotExist")
-    events = executions[name]["events"]
-    return executions, Answer(freeze({"events": list(reversed(events) if parameters["reverseOrder"] else events)}))
 
 
 def _stop(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -156,5 +139,4 @@ _OPERATIONS: dict[str, Any] = {
     "redrive_execution": _redrive,
     "describe_execution": _describe,
     "list_executions": _list,
-    "get_execution_history": _history,
 }
