@@ -88,18 +88,11 @@ def _words(value: Any) -> set[str]:
 
 
 def _inert(resource: dict[str, Any]) -> dict[str, Any]:
-    """The resource without event sources, workflow steps and the job's script."""
-    properties = dict(resource.get("Properties", {}))
-    match resource["Type"]:
-        case "AWS::Serverless::Function":
-            properties.pop("Events", None)
-            properties.pop("DeploymentPreference", None)
-        case "AWS::StepFunctions::StateMachine":
-            for name in ("DefinitionS3Location", "DefinitionSubstitutions", "LoggingConfiguration"):
-                properties.pop(name, None)
-            properties["Definition"] = WAITING_DEFINITION
-        case "AWS::Glue::Job":
-            properties["Command"] = properties["Command"] | {"ScriptLocation": f"s3://{BUCKET}/nothing.py"}
+    """The resource without event sources and workflow steps."""
+    left_out = ("Events", "DefinitionS3Location", "DefinitionSubstitutions", "LoggingConfiguration")
+    properties = {name: value for name, value in resource.get("Properties", {}).items() if name not in left_out}
+    if resource["Type"] == "AWS::StepFunctions::StateMachine":
+        properties["Definition"] = WAITING_DEFINITION
     return resource | {"Properties": properties}
 
 
