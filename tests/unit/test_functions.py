@@ -54,6 +54,12 @@ class Registrar:
         self.module.handler(event, CONTEXT)
         return self._answers.pop()
 
+    def refusal(self, event: dict[str, Any]) -> str:
+        """Why the deployment fails."""
+        answer = self.handle(event)
+        assert answer["Status"] == "FAILED"
+        return str(answer["Reason"])
+
 
 @pytest.fixture
 def registrar(load: Load, monkeypatch: pytest.MonkeyPatch) -> Registrar:
@@ -75,9 +81,7 @@ def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
 ) -> None:
     job = {"JobRunQueuingEnabled": True}  # which moto's GetJob does not return
     monkeypatch.setattr(registrar.module, "_glue", SimpleNamespace(get_job=lambda **_: {"Job": job}))
-    answer = registrar.handle(_custom_resource("Create"))
-    assert answer["Status"] == "FAILED"
-    assert "JobRunQueuingEnabled; turn it off" in answer["Reason"]
+    assert "JobRunQueuingEnabled; turn it off" in registrar.refusal(_custom_resource("Create"))
 
 
 def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(account: Account, registrar: Registrar) -> None:
@@ -132,9 +136,8 @@ def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
     else:
         account.hold("p-1")
     answer = registrar.handle(_permitted("new"))
-    assert answer["Status"] == "FAILED"
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", "permitted-jobs")
     assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answer["Reason"]
-    assert answer["PhysicalResourceId"] == "permitted-jobs"
 
 
 @pytest.mark.parametrize("jobs", [("new", "job"), ("new", "j?*")], ids=" ".join)
@@ -196,9 +199,7 @@ def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
     _make_machine(account, "quick", "EXPRESS")
     encryption = {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": "arn:aws:kms:other"}
     _make_machine(account, "secret", encryptionConfiguration=encryption)
-    answer = registrar.handle(_custom_resource("Create", Target=target))
-    assert answer["Status"] == "FAILED"
-    assert reason in answer["Reason"]
+    assert reason in registrar.refusal(_custom_resource("Create", Target=target))
     assert account.item("new") is None
 
 
@@ -215,9 +216,7 @@ def test_a_state_machine_for_which_a_slot_is_held_cannot_be_taken_from_the_roles
 
 def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar: Registrar) -> None:
     _make_job(account, retries=1)
-    answer = registrar.handle(_custom_resource("Create"))
-    assert answer["Status"] == "FAILED"
-    assert "MaxRetries 1; it must be 0" in answer["Reason"]
+    assert "MaxRetries 1; it must be 0" in registrar.refusal(_custom_resource("Create"))
     assert account.item("new") is None
 
 
@@ -227,9 +226,7 @@ def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar
 def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     registrar: Registrar, properties: dict[str, str], reason: str
 ) -> None:
-    answer = registrar.handle(_custom_resource("Create", **properties))
-    assert answer["Status"] == "FAILED"
-    assert reason in answer["Reason"]
+    assert reason in registrar.refusal(_custom_resource("Create", **properties))
 
 
 def test_the_registrar_waits_until_its_role_is_effective(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -29,23 +29,10 @@ from slotkeeper.retry.downstream.downstreams import (
 from slotkeeper.retry.downstream.health import FAILURE, Breaker, Budget, Change, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from tests.support.boundary import Calls
-from tests.support.prepared_account import prepared_account
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
 
 NAME = "billing"
 TABLE = "downstreams"
 STORED = {"state": "CLOSED", "changes": [], "permits": {}}
-
-
-def resources() -> None:
-    create_table(shared_client("dynamodb"), TABLE, "downstream")
-
-
-@pytest.fixture
-def dynamodb() -> Iterator[Any]:
-    with prepared_account(resources):
-        yield shared_client("dynamodb")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,9 +29,6 @@ from slotkeeper.retry.downstream.rules import force_closed
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.support.boundary import Calls
-from tests.support.prepared_account import prepared_account
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
 
 NOW, LEASE, MOST = 1_800_000_000.0, 125.0, 3
 TABLE = "downstreams"
@@ -44,13 +41,14 @@ class Scene:
     `trouble` is raised instead of each later change of the table, or after it if the answer `is_lost`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dynamodb: Any) -> None:
         self.now = NOW
+        self.dynamodb = dynamodb
         self.trouble: Exception | None = None
         self.is_lost = False
         self.unreported: list[str] = []
         self.seen: list[tuple[str, State, int | None]] = []
-        self.table = DownstreamTable(shared_client("dynamodb"), TABLE)
+        self.table = DownstreamTable(dynamodb, TABLE)
         self.change = self.table.change
         self.table.change = self._change  # type: ignore[method-assign]
         self.downstreams = Downstreams(
@@ -79,14 +77,9 @@ class Scene:
         return self.table.read(name)
 
 
-def resources() -> None:
-    create_table(shared_client("dynamodb"), TABLE, "downstream")
-
-
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    with prepared_account(resources):
-        yield Scene()
+def scene(dynamodb: Any) -> Scene:
+    return Scene(dynamodb)
 
 
 def test_an_attempt_is_under_way_until_its_answer_is_reported(scene: Scene) -> None:
@@ -194,7 +187,7 @@ def test_an_outcome_that_was_not_reported_is_part_of_the_next_write_once(
         admission.succeeded(1.0)
     scene.is_lost = is_lost
     unreported(scene, fails_now, trouble)
-    calls = Calls(shared_client("dynamodb"))
+    calls = Calls(scene.dynamodb)
     for _ in range(3):
         with scene.admitted() as admission:
             health = scene.health()
@@ -245,7 +238,7 @@ def test_a_success_that_is_reported_late_does_not_come_after_a_failure_since(sce
         admission.succeeded(1.0)
     unreported(scene, lambda admission: admission.succeeded(1.0))
     scene.now += 1
-    other = Scene()
+    other = Scene(scene.dynamodb)
     other.now = scene.now
     with other.admitted() as admission:
         admission.failed(DOWN, 1.0)

@@ -144,16 +144,6 @@ def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness
     assert workplace.now == NOW + 60
 
 
-def test_run_now_does_not_repeat_an_attempt_that_starts_meanwhile(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
-    fail_once(workplace)
-    queued = workplace.fire(workplace.schedules()[0])
-    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
-    assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
-    assert workplace.queue == []
-
-
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call
 def test_r1_run_now_interrupted_at_any_call_loses_nothing(
     workplace: WorkerHarness, operator: RetryOperations, call: int
