@@ -19,8 +19,8 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     Attempt,
     AuditBounds,
-    DeadLetter,
     ItemVersion,
+    RefusedMessage,
     Sending,
     WholeRun,
     WorkHistory,
@@ -135,7 +135,7 @@ def whole() -> WorkHistory:
     ]
     run = WholeRun(
         [*sent, Sending(name("bad"), START + 1, "InvalidRequest", "m-bad")],
-        [DeadLetter("m-bad", "InvalidRequest", "not JSON")],
+        [RefusedMessage("m-bad", "InvalidRequest", "not JSON")],
         versions={"sample": versions_of(attempts)},
         janitor_runs=[],
     )
