@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +11,7 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import invoke_command as command
-from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of
+from dev.tools.invoke.function_stack import DeployedFunction, archive, bring_up, events_of
 
 JANITOR = (ROOT / "functions" / "janitor" / "app.py").read_text()
 HANDLER = "import os, time\ndef handler(event, context):\n    print('called')\n    "
@@ -66,13 +65,11 @@ def function(aws: EmbeddedAws) -> DeployedFunction:
     ],
 )
 def test_a_fault_of_the_function_is_shown_and_is_the_exit_code(
-    function: DeployedFunction, capsys: pytest.CaptureFixture[str], source: str, shown: list[str]
+    function: DeployedFunction, capsys: pytest.CaptureFixture[str], tmp_path: Path, source: str, shown: list[str]
 ) -> None:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("app.py", source)
+    (tmp_path / "app.py").write_text(source)
     functions = function.aws.client("lambda")
-    functions.update_function_code(FunctionName=function.name, ZipFile=content.getvalue())
+    functions.update_function_code(FunctionName=function.name, ZipFile=archive(tmp_path))
     functions.update_function_configuration(FunctionName=function.name, Timeout=1, Environment={"Variables": {}})
     with pytest.raises(SystemExit) as ended:
         command.call(function, *events_of("janitor"))

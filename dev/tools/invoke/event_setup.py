@@ -16,7 +16,7 @@ from typing import Any
 from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.tools.function_folders import own_module
-from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction, event_folders
+from dev.tools.invoke.function_stack import WAITING_STATE, DeployedFunction, event_folders
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.chatbot.token import ITEM_NAME
@@ -226,16 +226,13 @@ class EventSetup:
         timeout = {"TimeoutSeconds": 1} if status == "TIMED_OUT" else {}
         definition = {"StartAt": "Only", "States": {"Only": state}, **timeout}
         stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(definition))
-        try:
-            with suppress(stepfunctions.exceptions.ExecutionAlreadyExists):
-                stepfunctions.start_execution(stateMachineArn=machine, name=name, input=detail["input"])
-            arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
-            if status == "ABORTED":
-                stepfunctions.stop_execution(executionArn=arn)
-            deadline = time.monotonic() + CLOSED_SECONDS
-            while stepfunctions.describe_execution(executionArn=arn)["status"] == "RUNNING":
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"execution {name} did not end within {CLOSED_SECONDS:.0f} s")
-                time.sleep(0.02)
-        finally:
-            stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(WAITING_DEFINITION))
+        with suppress(stepfunctions.exceptions.ExecutionAlreadyExists):
+            stepfunctions.start_execution(stateMachineArn=machine, name=name, input=detail["input"])
+        arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+        if status == "ABORTED":
+            stepfunctions.stop_execution(executionArn=arn)
+        deadline = time.monotonic() + CLOSED_SECONDS
+        while stepfunctions.describe_execution(executionArn=arn)["status"] == "RUNNING":
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"execution {name} did not end within {CLOSED_SECONDS:.0f} s")
+            time.sleep(0.02)

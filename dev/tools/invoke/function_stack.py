@@ -27,7 +27,6 @@ TEMPLATE = ROOT / "template.yaml"
 BUCKET = "slotkeeper-invoke"
 RESPONSE = "response.json"
 WAITING_STATE = {"Type": "Wait", "Seconds": 86400, "End": True}
-WAITING_DEFINITION = {"StartAt": "Only", "States": {"Only": WAITING_STATE}}
 READY_SECONDS = 120.0
 ANSWER_SECONDS = 1200.0  # longer than any function's timeout
 
@@ -50,9 +49,9 @@ def bring_up(aws: EmbeddedAws, function: str, parameters: Mapping[str, str], nam
     for properties in (each["Properties"] for each in template["Resources"].values()):
         for code, inside in (("CodeUri", ""), ("ContentUri", "python/")):
             if code in properties:
-                archive = _archive(ROOT / properties[code], inside)
-                s3.put_object(Bucket=BUCKET, Key=f"{properties[code]}.zip", Body=archive)
-                properties[code] = f"s3://{BUCKET}/{properties[code]}.zip"
+                key = f"{properties[code]}.zip"
+                s3.put_object(Bucket=BUCKET, Key=key, Body=archive(ROOT / properties[code], inside))
+                properties[code] = f"s3://{BUCKET}/{key}"
     # By URL, as sam deploys it: a template in the request may have at most 51,200 bytes.
     s3.put_object(Bucket=BUCKET, Key=f"{name}.json", Body=json.dumps(template).encode())
     cloudformation.create_stack(
@@ -92,17 +91,17 @@ def _inert(resource: dict[str, Any]) -> dict[str, Any]:
     left_out = ("Events", "DefinitionS3Location", "DefinitionSubstitutions", "LoggingConfiguration")
     properties = {name: value for name, value in resource.get("Properties", {}).items() if name not in left_out}
     if resource["Type"] == "AWS::StepFunctions::StateMachine":
-        properties["Definition"] = WAITING_DEFINITION
+        properties["Definition"] = {"StartAt": "Only", "States": {"Only": WAITING_STATE}}
     return resource | {"Properties": properties}
 
 
-def _archive(folder: Path, inside: str) -> bytes:
+def archive(folder: Path, inside: str = "") -> bytes:
     """A zip archive of the files of a folder. Equal files give equal archives, of which the engines keep one copy."""
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w") as zipped:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                archive.writestr(zipfile.ZipInfo(inside + path.relative_to(folder).as_posix()), path.read_bytes())
+                zipped.writestr(zipfile.ZipInfo(inside + path.relative_to(folder).as_posix()), path.read_bytes())
     return content.getvalue()
 
 

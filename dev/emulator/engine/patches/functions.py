@@ -150,16 +150,16 @@ def lambda_logs() -> None:
     are added to the next invocation of the environment, or to none. Here the program of a Python environment writes a
     marker after the handler's last line, and the log ends with it.
     """
-    replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", _with_marker)
+    _replace_in_program(_END, f"        print({MARKER!r}, file=sys.stderr, flush=True)\n{_END}")
     drain = lambda_runtime.Worker._drain_stderr_bounded
     put(lambda_runtime.Worker, "_drain_stderr_bounded", lambda worker, **bounds: _read(drain, worker, **bounds))
 
 
-def _with_marker(script: str) -> str:
-    """Add the marker to the program. Raises PatchError if its end is another."""
-    if not script.endswith(_END):
-        raise PatchError("the program of a Python environment does not end as expected")
-    return script.removesuffix(_END) + f"        print({MARKER!r}, file=sys.stderr, flush=True)\n{_END}"
+def _replace_in_program(part: str, by: str) -> None:
+    """Replace a part of the program of a Python environment. Raises PatchError unless the program has it once."""
+    if lambda_runtime._PYTHON_WORKER_SCRIPT.count(part) != 1:
+        raise PatchError(f"the program of a Python environment does not have {part!r} once")
+    replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", lambda script: script.replace(part, by))
 
 
 def _read(drain: Callable[..., str], worker: Any, **bounds: float) -> str:
@@ -190,14 +190,7 @@ def lambda_init_errors() -> None:
     AWS: "Lambda Developer Guide: AWS Lambda function errors in Python": errorType, errorMessage and stackTrace.
     MiniStack's has the exception's text alone, such as `'NAME'` if the environment lacks NAME.
     """
-    replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", _with_init_trace)
-
-
-def _with_init_trace(script: str) -> str:
-    """Add the stack trace to the error. Raises PatchError if the program reports it in another way."""
-    if script.count(_INIT_ERROR) != 1:
-        raise PatchError("the program of a Python environment does not report an error of its init phase as expected")
-    return script.replace(_INIT_ERROR, _INIT_ERROR.replace("str(e)", "traceback.format_exc()"))
+    _replace_in_program(_INIT_ERROR, _INIT_ERROR.replace("str(e)", "traceback.format_exc()"))
 
 
 @patch
