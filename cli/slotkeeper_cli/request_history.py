@@ -19,8 +19,8 @@ from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import in_parallel
 
 # Pages of 1 MB, each of some 2,000 requests: of the queue, of open requests, and of each part of what has ended.
-MAX_PAGES = 100
-PARTS = 16
+MAX_PAGES = 50
+PARTS = 48
 # With a page that shows whether there are parts, and the rows that have started.
 MAX_CALLS = (2 + PARTS) * MAX_PAGES + 1 + MAX_PAGES
 ID_WIDTH = 26

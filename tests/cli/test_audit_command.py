@@ -210,7 +210,7 @@ def _one_after_another(number: int) -> list[_Ran]:
 
 @pytest.mark.usefixtures("_later")
 def test_a_hundred_thousand_requests_need_655_calls_for_them(operator: Operator) -> None:
-    """Their rows need 51: of the queue, of what has not ended, one page of what has ended, and 16 parts of the rest."""
+    """Their rows need 51: of the queue, of what has not ended, one page of what has ended, and 48 parts of the rest."""
     account = _Account(_one_after_another(100_000), _by_end)
     answer = _audit(operator, account, "--since", "12d")
     assert account.calls == {"ListExecutions": 104, "GetJobRuns": 500, "Query": 51}
