@@ -17,7 +17,7 @@ from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import of_input
 from tests.workflow.decisions import DECISIONS, Decision
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
-from tests.workflow.interpreter import STATES, StateFailed
+from tests.workflow.interpreter import STATES, StateFailed, evaluate
 from tests.workflow.walks import MACHINE
 
 TASKS = [name for name, state in states().items() if state["Type"] == "Task"]
@@ -145,6 +145,20 @@ def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests
     assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
     assert f"`{MARKER}`" in states()["FindGlueRun"]["Assign"]["run_id"]
     assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
+
+
+def test_no_request_can_give_its_run_the_argument_of_another_execution() -> None:
+    """The schema refuses it, but a manually started execution has passed no schema."""
+    execution = {"Name": "p-1", "Input": {"arguments": {MARKER: "p-other", "--day": "1"}}}
+    passed = evaluate(states()["RunGlueJob"]["Arguments"]["Arguments"], {"context": {"Execution": execution}})
+    assert passed == {MARKER: "p-1", "--day": "1"}
+
+
+def test_only_refusals_that_start_job_run_alone_returns_are_retried_in_the_same_state() -> None:
+    """StartJobRun has no client token: a retry after a lost response would be a second run in one slot."""
+    (retrier,) = states()["RunGlueJob"]["Retry"]
+    refusals = {"Glue.ConcurrentRunsExceededException", "Glue.ResourceNumberLimitExceededException"}
+    assert set(retrier["ErrorEquals"]) == refusals
 
 
 def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
