@@ -41,7 +41,8 @@ def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
 class Registrar:
     """The function that registers processes. `handle` returns its answer to CloudFormation."""
 
-    def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, account: Account, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.account = account
         self.module = module
         self._answers: list[dict[str, Any]] = []
         monkeypatch.setattr(urllib3.PoolManager, "request", self._put)
@@ -62,18 +63,18 @@ class Registrar:
 
 
 @pytest.fixture
-def registrar(load: Load, monkeypatch: pytest.MonkeyPatch) -> Registrar:
-    return Registrar(load("process_registrar"), monkeypatch)
+def registrar(account: Account, load: Load, monkeypatch: pytest.MonkeyPatch) -> Registrar:
+    return Registrar(account, load("process_registrar"), monkeypatch)
 
 
 def _make_job(account: Account, retries: int = 0) -> None:
     account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
 
 
-def test_the_registrar_creates_the_process(account: Account, registrar: Registrar) -> None:
-    _make_job(account)
+def test_the_registrar_creates_the_process(registrar: Registrar) -> None:
+    _make_job(registrar.account)
     assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"
-    assert account.item("new").slot_limit == 4
+    assert registrar.account.item("new").slot_limit == 4
 
 
 def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
@@ -84,31 +85,31 @@ def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
     assert "JobRunQueuingEnabled; turn it off" in registrar.refusal(_custom_resource("Create"))
 
 
-def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(account: Account, registrar: Registrar) -> None:
-    _make_job(account)
+def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(registrar: Registrar) -> None:
+    _make_job(registrar.account)
     registrar.handle(_custom_resource("Create"))
-    account.processes.set_limit("new", 9)
+    registrar.account.processes.set_limit("new", 9)
     assert registrar.handle(_custom_resource("Update", SlotLimit="5"))["Status"] == "SUCCESS"
-    assert account.item("new").slot_limit == 9
+    assert registrar.account.item("new").slot_limit == 9
 
 
 @pytest.mark.parametrize(
     ("set_by_an_operator", "afterwards"), [(None, "mine"), ("theirs", "theirs")], ids=["unchanged", "changed"]
 )
 def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
-    account: Account, registrar: Registrar, set_by_an_operator: str | None, afterwards: str
+    registrar: Registrar, set_by_an_operator: str | None, afterwards: str
 ) -> None:
     """A change of GlueJobName deletes the sample job. A process that kept it could not run."""
-    _make_job(account)
-    account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
+    _make_job(registrar.account)
+    registrar.account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
     created = _custom_resource("Create")
     registrar.handle(created)
     if set_by_an_operator:
-        account.processes.change_target("new", set_by_an_operator, before="job")
+        registrar.account.processes.change_target("new", set_by_an_operator, before="job")
     registrar.handle(
         _custom_resource("Update", Target="mine") | {"OldResourceProperties": created["ResourceProperties"]}
     )
-    assert account.item("new").target == afterwards
+    assert registrar.account.item("new").target == afterwards
 
 
 JOB_ARN = "arn:aws:glue:us-east-1:123456789012:job/"
@@ -127,43 +128,39 @@ def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "
 
 
 @pytest.mark.parametrize("holder", ["runs", "is reserved"])
-def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
-    account: Account, registrar: Registrar, holder: str
-) -> None:
+def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(registrar: Registrar, holder: str) -> None:
     """Neither its workflow nor the janitor could read its Glue run any more."""
     if holder == "runs":
-        account.slots.adopt("p", "p-1", NOW, "job")
+        registrar.account.slots.adopt("p", "p-1", NOW, "job")
     else:
-        account.hold("p-1")
+        registrar.account.hold("p-1")
     answer = registrar.handle(_permitted("new"))
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", "permitted-jobs")
     assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answer["Reason"]
 
 
 @pytest.mark.parametrize("jobs", [("new", "job"), ("new", "j?*")], ids=" ".join)
-def test_a_job_that_stays_permitted_may_be_in_use(
-    account: Account, registrar: Registrar, jobs: tuple[str, ...]
-) -> None:
-    account.slots.adopt("p", "p-1", NOW, "job")
+def test_a_job_that_stays_permitted_may_be_in_use(registrar: Registrar, jobs: tuple[str, ...]) -> None:
+    registrar.account.slots.adopt("p", "p-1", NOW, "job")
     assert registrar.handle(_permitted(*jobs))["Status"] == "SUCCESS"
 
 
-def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(account: Account, registrar: Registrar) -> None:
-    account.slots.adopt("p", "p-1", NOW, "sample-job")
+def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(registrar: Registrar) -> None:
+    registrar.account.slots.adopt("p", "p-1", NOW, "sample-job")
     before = _permitted("sample-job", sample="sample-job")["ResourceProperties"]
     assert registrar.handle(_permitted("new", "*", before=before))["Status"] == "FAILED"
     kept = _permitted("sample-job", "*", before=before, sample="sample-job")
     assert registrar.handle(kept)["Status"] == "SUCCESS"
 
 
-def test_no_job_can_be_removed_while_a_process_cannot_be_read(account: Account, registrar: Registrar) -> None:
-    account.write("holders", {"S": "p-1"})
+def test_no_job_can_be_removed_while_a_process_cannot_be_read(registrar: Registrar) -> None:
+    registrar.account.write("holders", {"S": "p-1"})
     reason = registrar.handle(_permitted("new"))["Reason"]
     assert "cannot read which targets are in use: process p: holders must be" in reason
 
 
-def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(account: Account, registrar: Registrar) -> None:
-    account.slots.adopt("p", "p-1", NOW, "job")
+def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(registrar: Registrar) -> None:
+    registrar.account.slots.adopt("p", "p-1", NOW, "job")
     assert registrar.handle(_permitted("new") | {"RequestType": "Delete"})["Status"] == "SUCCESS"
 
 
@@ -174,10 +171,10 @@ def _make_machine(account: Account, name: str, kind: str = "STANDARD", **more: A
     return str(made["stateMachineArn"])
 
 
-def test_a_process_can_run_a_state_machine(account: Account, registrar: Registrar) -> None:
-    target = _make_machine(account, "nightly")
+def test_a_process_can_run_a_state_machine(registrar: Registrar) -> None:
+    target = _make_machine(registrar.account, "nightly")
     assert registrar.handle(_custom_resource("Create", Target=target))["Status"] == "SUCCESS"
-    assert account.item("new").target == target
+    assert registrar.account.item("new").target == target
 
 
 @pytest.mark.parametrize(
@@ -193,31 +190,29 @@ def test_a_process_can_run_a_state_machine(account: Account, registrar: Registra
     ids=["missing", "qualified", "another account", "another Region", "express", "encrypted"],
 )
 def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
-    account: Account, registrar: Registrar, target: str, reason: str
+    registrar: Registrar, target: str, reason: str
 ) -> None:
-    _make_machine(account, "nightly")
-    _make_machine(account, "quick", "EXPRESS")
+    _make_machine(registrar.account, "nightly")
+    _make_machine(registrar.account, "quick", "EXPRESS")
     encryption = {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": "arn:aws:kms:other"}
-    _make_machine(account, "secret", encryptionConfiguration=encryption)
+    _make_machine(registrar.account, "secret", encryptionConfiguration=encryption)
     assert reason in registrar.refusal(_custom_resource("Create", Target=target))
-    assert account.item("new") is None
+    assert registrar.account.item("new") is None
 
 
-def test_a_state_machine_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
-    account: Account, registrar: Registrar
-) -> None:
-    account.slots.adopt("p", "p-1", NOW, MACHINE_ARN + "nightly")
+def test_a_state_machine_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(registrar: Registrar) -> None:
+    registrar.account.slots.adopt("p", "p-1", NOW, MACHINE_ARN + "nightly")
     assert registrar.handle(_permitted("new"))["Status"] == "SUCCESS"
-    account.slots.adopt("p", "p-2", NOW, MACHINE_ARN + "removed")
+    registrar.account.slots.adopt("p", "p-2", NOW, MACHINE_ARN + "removed")
     reason = registrar.handle(_permitted("new"))["Reason"]
     assert f"p-2 holds a slot of process p for state machine {MACHINE_ARN}removed, which this update" in reason
     assert "Either keep it in MoreStateMachineArns, or let its runs end" in reason
 
 
-def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar: Registrar) -> None:
-    _make_job(account, retries=1)
+def test_f12_a_job_that_retries_by_itself_is_refused(registrar: Registrar) -> None:
+    _make_job(registrar.account, retries=1)
     assert "MaxRetries 1; it must be 0" in registrar.refusal(_custom_resource("Create"))
-    assert account.item("new") is None
+    assert registrar.account.item("new") is None
 
 
 @pytest.mark.parametrize(
@@ -229,18 +224,16 @@ def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     assert reason in registrar.refusal(_custom_resource("Create", **properties))
 
 
-def test_the_registrar_waits_until_its_role_is_effective(
-    account: Account, registrar: Registrar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _make_job(account)
+def test_the_registrar_waits_until_its_role_is_effective(registrar: Registrar, monkeypatch: pytest.MonkeyPatch) -> None:
+    _make_job(registrar.account)
     refuse(registrar.module._glue, "GetJob", "AccessDeniedException", times=3)
     monkeypatch.setattr("time.sleep", lambda _: None)
     assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"
 
 
-def test_deleting_the_stack_leaves_the_process(account: Account, registrar: Registrar) -> None:
+def test_deleting_the_stack_leaves_the_process(registrar: Registrar) -> None:
     assert registrar.handle(_custom_resource("Delete", ProcessName="p"))["Status"] == "SUCCESS"
-    assert account.item("p") is not None
+    assert registrar.account.item("p") is not None
 
 
 OF_ENDS = ["FAILURE_TOPIC_ARN", "REQUEST_RETENTION_DAYS", "FAILED_RETENTION_DAYS", "REQUEST_DEAD_LETTER_QUEUE_URL"]

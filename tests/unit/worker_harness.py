@@ -25,6 +25,7 @@ from slotkeeper.retry.delivery import DeadLetterQueue, RetryQueue, ScheduleTarge
 from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import ClaimLost, Ledger
+from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed, note_parameters
 from tests.support.in_process_aws import InProcessAws
@@ -128,13 +129,15 @@ class WorkerHarness:
             max_message_bytes=max_message_bytes,
             on_refused=self.refused_schedules.append,
         )
+        self.dead_letter_queue = DeadLetterQueue(self.sqs, self.dead_letter_url)
+        self.operator = RetryOperations(self.ledger, self.retries, lambda: self.now)
         self.policy = PolicyParameter(
             self.ssm, PARAMETER, on_invalid=self.invalid_policies.append, clock=lambda: self.now
         )
         self.consumer = Consumer(
             self.ledger,
             self.retries,
-            DeadLetterQueue(self.sqs, self.dead_letter_url),
+            self.dead_letter_queue,
             self.policy,
             downstreams=self._downstreams() if watches else None,
             downstream=watches or DEFAULT,

@@ -31,6 +31,7 @@ class Bot:
 
     def __init__(self, module: ModuleType, chat: ChatbotAccount) -> None:
         self.module = module
+        self.module._chatbot._clock = lambda: NOW
         self.chat = chat
         self._invocations = 0
 
@@ -67,9 +68,7 @@ def calls(chat: ChatbotAccount) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def bot(chat: ChatbotAccount, calls: list[tuple[str, str]], load: Callable[[str], ModuleType]) -> Bot:
-    module = load("chatbot")
-    module._chatbot._clock = lambda: NOW
-    return Bot(module, chat)
+    return Bot(load("chatbot"), chat)
 
 
 def test_a_signed_message_is_answered(bot: Bot) -> None:
@@ -247,9 +246,7 @@ def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callabl
 
     def make(service: str, operation: str) -> Bot:
         refuse(next_clients(service), operation, "AccessDeniedException", times=99)
-        module = load("chatbot")
-        module._chatbot._clock = lambda: NOW
-        return Bot(module, chat)
+        return Bot(load("chatbot"), chat)
 
     return make
 
@@ -310,7 +307,6 @@ def test_neither_token_nor_secret_nor_key_is_in_a_log_or_an_answer_even_at_debug
     """Lambda's ApplicationLogLevel sets every logger's level, and botocore's DEBUG shows whole requests and answers."""
     caplog.set_level(logging.DEBUG)
     bot = Bot(load("chatbot"), bot.chat)
-    bot.module._chatbot._clock = lambda: NOW
     answers = [bot.send()]
     tokens = [bot.chat.item()["access_token"]["S"]]
     bot.chat.service.invalidate()

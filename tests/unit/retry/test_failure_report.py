@@ -221,7 +221,7 @@ def fail(workplace: WorkerHarness, *names: str) -> None:
     for name in names:
         message = SimpleNamespace(request_id=name, attempt=1, retries=(), payload_hash="hash")
         made: Any = message
-        workplace.ledger.record(made, claimed(workplace.ledger, made, ME, NOW - 60), PLAN, "e", "A")
+        workplace.ledger.record(made, claimed(workplace, made, ME, NOW - 60), PLAN, "e", "A")
 
 
 def test_reading_ends_after_the_permitted_pages_and_states_what_is_missing(workplace: WorkerHarness) -> None:
@@ -239,7 +239,7 @@ def test_reading_ends_after_the_permitted_pages_and_states_what_is_missing(workp
 def test_rows_without_a_failure_are_read_and_not_returned(workplace: WorkerHarness) -> None:
     fail(workplace, "a")
     message: Any = SimpleNamespace(request_id="b", attempt=1, retries=(), payload_hash="hash")
-    claimed(workplace.ledger, message)
+    claimed(workplace, message)
     found = read_report(workplace.ledger, downstreams(), PERIOD)
     assert (found.failures, found.reading.rows, found.reading.malformed) == (1, 2, 0)
 

@@ -20,7 +20,6 @@ from slotkeeper.retry.ledger import (
     Claim,
     Claimed,
     InProgress,
-    Ledger,
     MalformedRow,
     RequestIdReused,
 )
@@ -34,8 +33,8 @@ QUEUE_RETENTION = 14 * 86400
 HISTORY = ({"attempt": 1, "at": instant(NOW), "error": "failed"},)
 
 
-def test_the_first_claim_creates_the_row(workplace: WorkerHarness, ledger: Ledger) -> None:
-    assert claim(ledger) == Claimed(ME, NOW)
+def test_the_first_claim_creates_the_row(workplace: WorkerHarness) -> None:
+    assert claim(workplace) == Claimed(ME, NOW)
     assert workplace.row() == {
         "request_id": "r",
         "status": RUNNING,
@@ -49,23 +48,21 @@ def test_the_first_claim_creates_the_row(workplace: WorkerHarness, ledger: Ledge
     }
 
 
-def test_a_request_without_a_row_starts_at_the_attempt_of_its_message(workplace: WorkerHarness, ledger: Ledger) -> None:
-    claim(ledger, SECOND, now=NOW + 60)
+def test_a_request_without_a_row_starts_at_the_attempt_of_its_message(workplace: WorkerHarness) -> None:
+    claim(workplace, SECOND, now=NOW + 60)
     row = workplace.row()
     assert (row["attempts"], row["first_attempt_at"]) == ("2", instant(NOW))
     assert row["last_attempt_at"] == instant(NOW + 60)
 
 
-def test_a_claim_returns_the_attempts_start_to_the_millisecond(ledger: Ledger) -> None:
-    assert claimed(ledger, now=NOW + 0.12345).started_at == NOW + 0.123
+def test_a_claim_returns_the_attempts_start_to_the_millisecond(workplace: WorkerHarness) -> None:
+    assert claimed(workplace, now=NOW + 0.12345).started_at == NOW + 0.123
 
 
 @pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
-def test_the_next_attempt_can_be_claimed_after_any_outcome(
-    workplace: WorkerHarness, ledger: Ledger, status: str
-) -> None:
-    end(ledger, status)
-    got = claimed(ledger, SECOND, "next", NOW + 60)
+def test_the_next_attempt_can_be_claimed_after_any_outcome(workplace: WorkerHarness, status: str) -> None:
+    end(workplace, status)
+    got = claimed(workplace, SECOND, "next", NOW + 60)
     assert (got.token, got.started_at, got.died, got.plan) == ("next", NOW + 60, False, None)
     row = workplace.row()
     assert (row["status"], row["attempts"], row["claim"]) == (RUNNING, "2", "next")
@@ -74,22 +71,20 @@ def test_the_next_attempt_can_be_claimed_after_any_outcome(
     assert not {"plan", "next_attempt_at", "result"} & row.keys()
 
 
-def test_the_next_attempt_is_not_claimed_during_the_lease_of_the_one_before(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
+def test_the_next_attempt_is_not_claimed_during_the_lease_of_the_one_before(workplace: WorkerHarness) -> None:
     """No worker sends such a message, but a manually written `retries` does."""
-    claim(ledger)
+    claim(workplace)
     before = workplace.row()
-    assert {claim(ledger, SECOND, "next", now) for now in (NOW + 1, NOW + LEASE)} == {InProgress(NOW + LEASE)}
+    assert {claim(workplace, SECOND, "next", now) for now in (NOW + 1, NOW + LEASE)} == {InProgress(NOW + LEASE)}
     assert workplace.row() == before
-    assert claimed(ledger, SECOND, "next", NOW + LEASE + 1).token == "next"
+    assert claimed(workplace, SECOND, "next", NOW + LEASE + 1).token == "next"
 
 
-def test_f24_a_succeeded_request_cannot_be_claimed(ledger: Ledger) -> None:
-    end(ledger, SUCCEEDED)
-    assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
-    assert claim(ledger, SECOND, "later") == AlreadySettled(SUCCEEDED, 1)
-    assert claim(ledger, SECOND.after(NOW), "later", NOW + 10**6) == AlreadySettled(SUCCEEDED, 1)
+def test_f24_a_succeeded_request_cannot_be_claimed(workplace: WorkerHarness) -> None:
+    end(workplace, SUCCEEDED)
+    assert claim(workplace, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
+    assert claim(workplace, SECOND, "later") == AlreadySettled(SUCCEEDED, 1)
+    assert claim(workplace, SECOND.after(NOW), "later", NOW + 10**6) == AlreadySettled(SUCCEEDED, 1)
 
 
 @pytest.mark.parametrize(
@@ -103,44 +98,42 @@ def test_f24_a_succeeded_request_cannot_be_claimed(ledger: Ledger) -> None:
     ],
 )
 def test_another_delivery_of_an_attempt_waits_for_its_lease_continues_it_or_finds_it_settled(
-    ledger: Ledger, status: str, now: float, got: Claim
+    workplace: WorkerHarness, status: str, now: float, got: Claim
 ) -> None:
-    end(ledger, status)
-    assert claim(ledger, FIRST, OTHER, now) == got
+    end(workplace, status)
+    assert claim(workplace, FIRST, OTHER, now) == got
 
 
-def test_f25_an_attempt_before_the_latest_is_never_claimed(ledger: Ledger) -> None:
-    end(ledger, FAILED)
-    claim(ledger, SECOND, "next")
-    assert claim(ledger, FIRST, "late", NOW + 10**6) == AlreadySettled(RUNNING, 2)
+def test_f25_an_attempt_before_the_latest_is_never_claimed(workplace: WorkerHarness) -> None:
+    end(workplace, FAILED)
+    claim(workplace, SECOND, "next")
+    assert claim(workplace, FIRST, "late", NOW + 10**6) == AlreadySettled(RUNNING, 2)
 
 
-def test_a_claim_after_the_lease_reports_a_died_attempt(workplace: WorkerHarness, ledger: Ledger) -> None:
-    claim(ledger)
-    assert claim(ledger, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
+def test_a_claim_after_the_lease_reports_a_died_attempt(workplace: WorkerHarness) -> None:
+    claim(workplace)
+    assert claim(workplace, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
     row = workplace.row()
     assert (row["claim"], row["lease_until"]) == (OTHER, str(int(NOW + 2 * LEASE)))
     assert (row["status"], row["attempts"], row["last_attempt_at"]) == (RUNNING, "1", instant(NOW))
 
 
 @pytest.mark.parametrize("meanwhile", ["takeover", "record", "settle"])
-def test_a_lease_that_changed_since_the_read_is_not_taken_over(
-    workplace: WorkerHarness, ledger: Ledger, meanwhile: str
-) -> None:
+def test_a_lease_that_changed_since_the_read_is_not_taken_over(workplace: WorkerHarness, meanwhile: str) -> None:
     """Another worker takes over, or the owner records or settles, between the read and the takeover."""
-    mine = claimed(ledger)
+    mine = claimed(workplace)
 
     def change() -> None:
         with workplace.unnoted():
             if meanwhile == "takeover":
-                claim(ledger, FIRST, "quicker", NOW + LEASE)
+                claim(workplace, FIRST, "quicker", NOW + LEASE)
             elif meanwhile == "record":
-                ledger.record(FIRST, mine, PLAN, "failed")
+                workplace.ledger.record(FIRST, mine, PLAN, "failed")
             else:
-                ledger.settle_succeeded(FIRST, mine, "{}")
+                workplace.ledger.settle_succeeded(FIRST, mine, "{}")
 
     workplace.strike(2, "before", change)
-    got = claim(ledger, FIRST, "slower", NOW + LEASE)
+    got = claim(workplace, FIRST, "slower", NOW + LEASE)
     if meanwhile == "record":  # the claim stays the owner's, so the takeover returns the plan and no death
         assert isinstance(got, Claimed)
         assert (got.died, got.plan) == (False, PLAN)
@@ -149,26 +142,24 @@ def test_a_lease_that_changed_since_the_read_is_not_taken_over(
 
 
 @pytest.mark.parametrize("status", [RUNNING, FAILED, WAITING, DEAD_LETTERED, SUCCEEDED])
-def test_another_payload_under_the_same_id_is_reported(ledger: Ledger, status: str) -> None:
-    end(ledger, status)
-    assert claim(ledger, OTHER_PAYLOAD, OTHER, NOW + 10**6) == RequestIdReused(status, 1)
+def test_another_payload_under_the_same_id_is_reported(workplace: WorkerHarness, status: str) -> None:
+    end(workplace, status)
+    assert claim(workplace, OTHER_PAYLOAD, OTHER, NOW + 10**6) == RequestIdReused(status, 1)
     if status == SUCCEEDED:
-        assert claim(ledger, OTHER_PAYLOAD.after(NOW), OTHER) == RequestIdReused(SUCCEEDED, 1)
+        assert claim(workplace, OTHER_PAYLOAD.after(NOW), OTHER) == RequestIdReused(SUCCEEDED, 1)
 
 
-def test_a_dead_lettered_request_with_a_corrected_payload_is_the_next_attempt(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
-    end(ledger, DEAD_LETTERED)
+def test_a_dead_lettered_request_with_a_corrected_payload_is_the_next_attempt(workplace: WorkerHarness) -> None:
+    end(workplace, DEAD_LETTERED)
     corrected = OTHER_PAYLOAD.after(NOW)
-    claimed(ledger, corrected, "next")
+    claimed(workplace, corrected, "next")
     assert workplace.row()["payload_hash"] == corrected.payload_hash
 
 
-def test_the_item_is_read_if_a_failed_condition_does_not_return_it(workplace: WorkerHarness, ledger: Ledger) -> None:
-    end(ledger, SUCCEEDED)
+def test_the_item_is_read_if_a_failed_condition_does_not_return_it(workplace: WorkerHarness) -> None:
+    end(workplace, SUCCEEDED)
     refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert claim(ledger, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
+    assert claim(workplace, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
     assert workplace.calls[-1] == "GetItem"
 
 
@@ -209,15 +200,13 @@ COMPLETE: dict[str, Any] = {
         ("last_error", {"N": "7"}),
     ],
 )
-def test_a_malformed_row_is_reported_and_not_changed(
-    workplace: WorkerHarness, ledger: Ledger, attribute: str, value: Any
-) -> None:
+def test_a_malformed_row_is_reported_and_not_changed(workplace: WorkerHarness, attribute: str, value: Any) -> None:
     row = {**COMPLETE, attribute: value}
     workplace.put_row(**{name: value for name, value in row.items() if value})
     named = "plan" if value == {"S": FAILED} else attribute
     before = workplace.row()
     with pytest.raises(MalformedRow, match=rf"item 'r' of the request ledger: {named}(\.0)? is missing or not"):
-        claim(ledger, FIRST, ME, 0)
+        claim(workplace, FIRST, ME, 0)
     assert workplace.row() == before
 
 

@@ -14,7 +14,6 @@ from slotkeeper.retry.ledger import (
     WAITING,
     Claimed,
     ClaimLost,
-    Ledger,
     NextAttemptClaimed,
 )
 from slotkeeper.retry.message import instant
@@ -23,8 +22,8 @@ from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claime
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 
 
-def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness, ledger: Ledger) -> None:
-    history = ledger.record(FIRST, claimed(ledger), PLAN, "it failed")
+def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness) -> None:
+    history = workplace.ledger.record(FIRST, claimed(workplace), PLAN, "it failed")
     assert history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
     row = workplace.row()
     assert (row["status"], row["last_error"]) == (FAILED, "it failed")
@@ -32,29 +31,27 @@ def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness, le
     assert len(row["history"]) == 1
 
 
-def test_a_settled_attempt_has_neither_plan_nor_lease(workplace: WorkerHarness, ledger: Ledger) -> None:
-    end(ledger, WAITING)
+def test_a_settled_attempt_has_neither_plan_nor_lease(workplace: WorkerHarness) -> None:
+    end(workplace, WAITING)
     row = workplace.row()
     assert (row["status"], row["next_attempt_at"]) == (WAITING, instant(NOW + 60))
     assert not {"plan", "lease_until"} & row.keys()
-    end(ledger, DEAD_LETTERED, SECOND)
+    end(workplace, DEAD_LETTERED, SECOND)
     row = workplace.row()
     assert row["status"] == DEAD_LETTERED
     assert not {"plan", "lease_until", "next_attempt_at"} & row.keys()
-    end(ledger, SUCCEEDED, SECOND.after(NOW))
+    end(workplace, SUCCEEDED, SECOND.after(NOW))
     row = workplace.row()
     assert (row["status"], row["result"]) == (SUCCEEDED, "{}")
     assert not {"plan", "lease_until"} & row.keys()
 
 
-def test_a_deferred_attempt_can_be_claimed_immediately_and_failed_once(
-    workplace: WorkerHarness, ledger: Ledger
-) -> None:
+def test_a_deferred_attempt_can_be_claimed_immediately_and_failed_once(workplace: WorkerHarness) -> None:
     failure = {"types": ["Retryable"], "reason": "it failed"}
-    ledger.defer(FIRST, claimed(ledger), failure, "it failed")
-    got = claimed(ledger, FIRST, OTHER, NOW + 1)
+    workplace.ledger.defer(FIRST, claimed(workplace), failure, "it failed")
+    got = claimed(workplace, FIRST, OTHER, NOW + 1)
     assert (got.started_at, got.died, got.plan) == (NOW, False, failure)
-    history = ledger.record(FIRST, got, PLAN, "it failed")
+    history = workplace.ledger.record(FIRST, got, PLAN, "it failed")
     assert history == got.history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
 
 
@@ -68,76 +65,74 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_worker_whose_claim_was_taken_over_changes_nothing(
-    workplace: WorkerHarness, ledger: Ledger, step: str
-) -> None:
-    mine = claimed(ledger)
-    claim(ledger, FIRST, OTHER, NOW + LEASE)
+def test_a_worker_whose_claim_was_taken_over_changes_nothing(workplace: WorkerHarness, step: str) -> None:
+    mine = claimed(workplace)
+    claim(workplace, FIRST, OTHER, NOW + LEASE)
     before = workplace.row()
     with pytest.raises(ClaimLost, match="has taken over attempt 1 of 'r': its row is RUNNING, attempt 1") as lost:
-        STEPS[step](ledger, FIRST, mine)
+        STEPS[step](workplace.ledger, FIRST, mine)
     assert lost.type is ClaimLost  # another worker owns the attempt, which is not yet settled
     assert workplace.row() == before
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_worker_whose_next_attempt_was_claimed_changes_nothing(
-    workplace: WorkerHarness, ledger: Ledger, step: str
-) -> None:
+def test_a_worker_whose_next_attempt_was_claimed_changes_nothing(workplace: WorkerHarness, step: str) -> None:
     """Both deliveries have the same token, which happens only in this test, so the attempt's number decides."""
-    mine = claimed(ledger)
-    ledger.record(FIRST, mine, PLAN, "failed")
-    claim(ledger, SECOND, mine.token)
+    mine = claimed(workplace)
+    workplace.ledger.record(FIRST, mine, PLAN, "failed")
+    claim(workplace, SECOND, mine.token)
     before = workplace.row()
     with pytest.raises(NextAttemptClaimed, match="attempt 2"):
-        STEPS[step](ledger, FIRST, mine)
+        STEPS[step](workplace.ledger, FIRST, mine)
     assert workplace.row() == before
 
 
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED, SUCCEEDED])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_settled_row_does_not_change(workplace: WorkerHarness, ledger: Ledger, status: str, step: str) -> None:
-    end(ledger, status)
+def test_a_settled_row_does_not_change(workplace: WorkerHarness, status: str, step: str) -> None:
+    end(workplace, status)
     mine = Claimed(ME, NOW)
     before = workplace.row()
     if step == f"settle_{status.lower()}":
-        STEPS[step](ledger, FIRST, mine)  # repeats its own step after a lost answer
+        STEPS[step](workplace.ledger, FIRST, mine)  # repeats its own step after a lost answer
     else:
         with pytest.raises(ClaimLost):
-            STEPS[step](ledger, FIRST, mine)
+            STEPS[step](workplace.ledger, FIRST, mine)
     assert workplace.row() == before
 
 
-def test_a_claim_whose_answer_was_lost_is_recognized_by_its_token(workplace: WorkerHarness, ledger: Ledger) -> None:
+def test_a_claim_whose_answer_was_lost_is_recognized_by_its_token(workplace: WorkerHarness) -> None:
     lose_answer(workplace.dynamodb, "UpdateItem")
     with pytest.raises(ReadTimeoutError):
-        claim(ledger)
-    assert claim(ledger) == Claimed(ME, NOW)
+        claim(workplace)
+    assert claim(workplace) == Claimed(ME, NOW)
 
 
-def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Ledger) -> None:
+def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(workplace: WorkerHarness) -> None:
     message, history = FIRST, ()
     for _ in range(MAX_HISTORY_ENTRIES + 5):
-        mine = claimed(ledger, message)
-        history = ledger.record(message, mine, PLAN, f"error {message.attempt}")
+        mine = claimed(workplace, message)
+        history = workplace.ledger.record(message, mine, PLAN, f"error {message.attempt}")
         message = message.after(NOW)
     assert [entry["attempt"] for entry in history] == [1, *range(7, MAX_HISTORY_ENTRIES + 6)]
-    assert claimed(ledger, message).history == history
+    assert claimed(workplace, message).history == history
 
 
-def test_a_failed_attempt_has_the_name_of_its_error_type(workplace: WorkerHarness, ledger: Ledger) -> None:
-    ledger.record(FIRST, claimed(ledger), PLAN, "HTTP 503", "Unavailable" * 10)
-    assert [entry["type"] for entry in claimed(ledger, SECOND, OTHER).history] == [("Unavailable" * 10)[:64]]
+def test_a_failed_attempt_has_the_name_of_its_error_type(workplace: WorkerHarness) -> None:
+    workplace.ledger.record(FIRST, claimed(workplace), PLAN, "HTTP 503", "Unavailable" * 10)
+    assert [entry["type"] for entry in claimed(workplace, SECOND, OTHER).history] == [("Unavailable" * 10)[:64]]
 
 
-def test_a_row_has_the_downstream_of_its_latest_attempt(ledger: Ledger) -> None:
+def test_a_row_has_the_downstream_of_its_latest_attempt(workplace: WorkerHarness) -> None:
     for message, downstream in ((FIRST, "crm"), (SECOND, "billing")):
-        assert isinstance(ledger.claim(message, ME, NOW + message.attempt * 10 * LEASE, LEASE, downstream), Claimed)
-        row = ledger.read("r")
+        assert isinstance(
+            workplace.ledger.claim(message, ME, NOW + message.attempt * 10 * LEASE, LEASE, downstream), Claimed
+        )
+        row = workplace.ledger.read("r")
         assert row is not None
         assert row.downstream == downstream
 
 
-def test_a_long_error_is_cut(workplace: WorkerHarness, ledger: Ledger) -> None:
-    history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
+def test_a_long_error_is_cut(workplace: WorkerHarness) -> None:
+    history = workplace.ledger.record(FIRST, claimed(workplace), PLAN, "x" * 1000)
     assert history[0]["error"] == workplace.row()["last_error"] == "x" * MAX_ERROR_CHARACTERS

@@ -14,7 +14,6 @@ from slotkeeper.retry.operations import (
     NoRetryWaiting,
     PayloadMismatch,
     RetryCancelled,
-    RetryOperations,
     RetrySentNow,
     is_cancelled,
 )
@@ -31,10 +30,10 @@ from tests.unit.worker_harness import NOW, WorkerHarness
 
 
 def test_r4_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately_with_its_history(
-    workplace: WorkerHarness, operator: RetryOperations
+    workplace: WorkerHarness,
 ) -> None:
     fail_once(workplace)
-    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
+    assert workplace.operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
     queued = workplace.dead_letter
@@ -51,42 +50,40 @@ def test_r4_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately_wit
 
 @pytest.mark.parametrize("payload", [None, {"poison": "no such thing"}, {}])
 def test_a_request_without_a_waiting_attempt_is_not_changed(
-    workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any] | None
+    workplace: WorkerHarness, payload: dict[str, Any] | None
 ) -> None:
     if payload is not None:
         workplace.deliver(workplace.send(**payload))
     before = workplace.row()
-    outcomes = operator.cancel("r", "why"), operator.run_now("r")
+    outcomes = workplace.operator.cancel("r", "why"), workplace.operator.run_now("r")
     assert outcomes == (NoRetryWaiting(workplace.ledger.read("r")),) * 2
     assert workplace.row() == before
 
 
 def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_received(
-    workplace: WorkerHarness, operator: RetryOperations
+    workplace: WorkerHarness,
 ) -> None:
     fail_once(workplace, SOON)
-    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
+    assert workplace.operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
     assert workplace.dead_letter.texts["code"] == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarness) -> None:
     """With a lease that ends only now, the worker would leave the message for another twelve minutes."""
     fail_once(workplace, SOON)
-    operator.cancel("r", "no longer wanted")
+    workplace.operator.cancel("r", "no longer wanted")
     workplace.now -= 3600
     workplace.queue[0].visible_at = workplace.now
     workplace.deliver(workplace.queue[0])
     assert workplace.dead_letter.texts["code"] == "Cancelled"
 
 
-def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: WorkerHarness) -> None:
     fail_once(workplace)
-    operator.cancel("r", "too early")
+    workplace.operator.cancel("r", "too early")
     workplace.live()
     workplace.redrive(workplace.dead_letter)
     workplace.live()
@@ -94,49 +91,47 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
     assert workplace.row()["status"] == SUCCEEDED
 
 
-def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness) -> None:
     """The worker claims the attempt and does the work between the operator's read and write."""
     fail_once(workplace)
     queued = workplace.fire(workplace.schedules()[0])
     workplace.strike(2, "before", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
-    outcome = operator.cancel("r", "too late")
+    outcome = workplace.operator.cancel("r", "too late")
     assert isinstance(outcome, NoRetryWaiting)
     assert outcome.row is not None
     assert outcome.row.status == SUCCEEDED
     assert workplace.effects == [("r", 2)]
 
 
-def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: WorkerHarness) -> None:
     put_long_row(workplace)
-    operator.cancel("r", "it never ends")
+    workplace.operator.cancel("r", "it never ends")
     row = workplace.ledger.read("r")
     assert row is not None
     assert [entry["attempt"] for entry in row.history] == [1, *range(6, MADE + 2)]
 
 
 def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payload_given(
-    workplace: WorkerHarness, operator: RetryOperations
+    workplace: WorkerHarness,
 ) -> None:
     fail_once(workplace)
     workplace.wait(86_400)
     workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
-    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
+    assert workplace.operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 3000)
     before = workplace.row()
     with pytest.raises(PayloadMismatch):
-        operator.cancel("r", "no longer wanted", {"fails": 2})
+        workplace.operator.cancel("r", "no longer wanted", {"fails": 2})
     assert workplace.row() == before
-    assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
+    assert workplace.operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
     queued = workplace.dead_letter
     assert [entry["at"] for entry in json.loads(queued.texts["history"])] == json.loads(queued.body)["retries"]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 
-def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness) -> None:
     fail_once(workplace)
-    assert operator.run_now("r") == RetrySentNow(2)
+    assert workplace.operator.run_now("r") == RetrySentNow(2)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
     assert workplace.schedules() == []
     workplace.live()
@@ -145,51 +140,43 @@ def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call
-def test_r1_run_now_interrupted_at_any_call_loses_nothing(
-    workplace: WorkerHarness, operator: RetryOperations, call: int
-) -> None:
+def test_r1_run_now_interrupted_at_any_call_loses_nothing(workplace: WorkerHarness, call: int) -> None:
     """Read, read the schedule, decide, send, delete."""
     fail_once(workplace)
     workplace.strike(call, "after", killed)
     with pytest.raises(Killed):
-        operator.run_now("r")
+        workplace.operator.run_now("r")
     workplace.live()
     assert workplace.effects == [("r", 2)]
     assert workplace.schedules() == []
 
 
-def test_r1_a_retry_with_a_lost_message_is_recovered_with_its_payload(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_r1_a_retry_with_a_lost_message_is_recovered_with_its_payload(workplace: WorkerHarness) -> None:
     """Scheduler could not deliver the message, and its dead-letter queue does not have it."""
     fail_once(workplace)
     workplace.wait(86_400)
     workplace.queue.remove(workplace.fire(workplace.schedules()[0]))
-    assert operator.run_now("r") == MessageOutOfReach(2, NOW + 3000)
-    assert operator.run_now("r", {"fails": 1}) == RetrySentNow(2)
+    assert workplace.operator.run_now("r") == MessageOutOfReach(2, NOW + 3000)
+    assert workplace.operator.run_now("r", {"fails": 1}) == RetrySentNow(2)
     workplace.live()
     assert workplace.effects == [("r", 2)]
 
 
 @pytest.mark.parametrize("payload", [{"fails": 2}, {}])
-def test_another_payload_is_refused(
-    workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any]
-) -> None:
+def test_another_payload_is_refused(workplace: WorkerHarness, payload: dict[str, Any]) -> None:
     fail_once(workplace, SOON)
     with pytest.raises(PayloadMismatch, match="differs from the payload of the 1 earlier attempts of request 'r'"):
-        operator.run_now("r", payload)
+        workplace.operator.run_now("r", payload)
     assert workplace.row()["next_attempt_at"] == instant(NOW + 300)
 
 
-def test_a_recovered_message_has_one_time_for_each_attempt(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_a_recovered_message_has_one_time_for_each_attempt(workplace: WorkerHarness) -> None:
     kept = put_long_row(workplace)
-    assert operator.run_now("r", {"fails": 99}) == RetrySentNow(MADE + 1)
+    assert workplace.operator.run_now("r", {"fails": 99}) == RetrySentNow(MADE + 1)
     assert json.loads(workplace.queue[0].body)["retries"] == [*kept[:1] * 4, *kept[1:]]
 
 
-def test_a_scan_returns_waiting_retries_and_reports_malformed_rows(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
+def test_a_scan_returns_waiting_retries_and_reports_malformed_rows(workplace: WorkerHarness) -> None:
     fail_once(workplace)
     workplace.deliver(workplace.send("done"))
     workplace.put_row("odd", status={"S": WAITING})
@@ -201,12 +188,12 @@ def test_a_scan_returns_waiting_retries_and_reports_malformed_rows(
     row = rows["r"]
     assert not isinstance(row, MalformedRow)
     assert (row.next_attempt_at, row.last_error) == (NOW + 3000, "not now")
-    assert operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
+    assert workplace.operator.schedule_name("r", row) == workplace.schedules()[0]["Name"]
 
 
-def test_a_scheduler_error_is_raised(workplace: WorkerHarness, operator: RetryOperations) -> None:
+def test_a_scheduler_error_is_raised(workplace: WorkerHarness) -> None:
     fail_once(workplace)
     refuse(workplace.scheduler, "GetSchedule", "AccessDeniedException")
     with pytest.raises(workplace.scheduler.exceptions.ClientError, match="AccessDenied"):
-        operator.run_now("r")
+        workplace.operator.run_now("r")
     assert workplace.row()["status"] == WAITING
