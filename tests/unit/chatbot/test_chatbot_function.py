@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -19,18 +19,31 @@ from slotkeeper.chatbot import credentials
 from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
-from tests.unit.conftest import CONTEXT, NOW
+from tests.unit.conftest import CONTEXT, NOW, Load
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
 BODY = json.dumps(MESSAGE)
 OTHER_KEY = "another-key-0123456789"
 
 
+def _calls() -> list[tuple[str, str]]:
+    """The operations of clients that are made from now on, each with its table or secret."""
+    made: list[tuple[str, str]] = []
+
+    def note(model: Any, params: Any, **_: Any) -> None:
+        body = json.loads(params.get("body") or "{}")
+        made.append((model.name, body.get("TableName") or body.get("SecretId") or ""))
+
+    boto3._get_default_session().events.register("before-call", note)
+    return made
+
+
 class Bot:
     """One warm container."""
 
-    def __init__(self, module: ModuleType, chat: ChatbotAccount) -> None:
-        self.module = module
+    def __init__(self, load: Load, chat: ChatbotAccount) -> None:
+        self.calls = _calls()
+        self.module = load("chatbot")
         self.module._chatbot._clock = lambda: NOW
         self.chat = chat
         self._invocations = 0
@@ -54,21 +67,8 @@ class Bot:
 
 
 @pytest.fixture
-def calls(chat: ChatbotAccount) -> list[tuple[str, str]]:
-    """The operations that the functions call, each with its table or secret."""
-    made: list[tuple[str, str]] = []
-
-    def note(model: Any, params: Any, **_: Any) -> None:
-        body = json.loads(params.get("body") or "{}")
-        made.append((model.name, body.get("TableName") or body.get("SecretId") or ""))
-
-    boto3._get_default_session().events.register("before-call", note)
-    return made
-
-
-@pytest.fixture
-def bot(chat: ChatbotAccount, calls: list[tuple[str, str]], load: Callable[[str], ModuleType]) -> Bot:
-    return Bot(load("chatbot"), chat)
+def bot(chat: ChatbotAccount, load: Load) -> Bot:
+    return Bot(load, chat)
 
 
 def test_a_signed_message_is_answered(bot: Bot) -> None:
@@ -98,13 +98,11 @@ def test_a_signed_message_that_is_not_valid_is_refused_with_what_was_expected(
     assert bot.chat.service.log == []
 
 
-def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token(
-    bot: Bot, calls: list[tuple[str, str]]
-) -> None:
+def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token(bot: Bot) -> None:
     bot.send()
-    calls.clear()
+    bot.calls.clear()
     bot.send({"message_id": "m2", "text": "again"})
-    assert calls == [("PutItem", SEEN_TABLE)]
+    assert bot.calls == [("PutItem", SEEN_TABLE)]
     assert bot.chat.service.auths == 1
 
 
@@ -128,13 +126,11 @@ def test_an_invalid_request_is_refused_with_its_code_and_neither_forwarded_nor_s
 
 
 @pytest.mark.parametrize("minutes", [-6, 6])
-def test_a_stale_request_is_refused_before_anything_is_read(
-    bot: Bot, calls: list[tuple[str, str]], minutes: int
-) -> None:
+def test_a_stale_request_is_refused_before_anything_is_read(bot: Bot, minutes: int) -> None:
     bot.chat.now = NOW + 60 * minutes
     status, body = bot.send()
     assert (status, body["code"]) == (401, "StaleTimestamp")
-    assert calls == []
+    assert bot.calls == []
 
 
 def test_a_replayed_request_is_refused_and_not_forwarded(bot: Bot) -> None:
@@ -144,30 +140,28 @@ def test_a_replayed_request_is_refused_and_not_forwarded(bot: Bot) -> None:
     assert bot.chat.asked("/answers") == 1
 
 
-def test_wrong_signatures_do_not_make_the_bot_read_its_keys_again(bot: Bot, calls: list[tuple[str, str]]) -> None:
+def test_wrong_signatures_do_not_make_the_bot_read_its_keys_again(bot: Bot) -> None:
     for _ in range(5):
         bot.send(headers=bot.chat.headers(BODY, OTHER_KEY))
-    assert calls == [("GetSecretValue", SIGNING)]
+    assert bot.calls == [("GetSecretValue", SIGNING)]
 
 
 def test_an_unsigned_large_body_is_refused_before_a_key_is_read_or_a_hash_computed(
-    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slotkeeper.chatbot.service.verify", lambda *_: pytest.fail("it was hashed"))
     status, body = bot.handle(bot.chat.event("x" * 5_000_000, headers=bot.chat.headers("another body")))
-    assert (status, body["code"], calls) == (413, "MessageTooLarge", [])
+    assert (status, body["code"], bot.calls) == (413, "MessageTooLarge", [])
 
 
-def test_a_missing_signing_key_is_read_at_most_once_per_interval(
-    bot: Bot, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_signing_key_is_read_at_most_once_per_interval(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
     bot.chat.secretsmanager.delete_secret(SecretId=SIGNING, ForceDeleteWithoutRecovery=True)
     now = [NOW]
     monkeypatch.setattr(credentials, "time", SimpleNamespace(time=lambda: now[0]))
     for _ in range(20):
         assert bot.send()[0] == 503
         now[0] += 1.0
-    assert calls.count(("GetSecretValue", SIGNING)) == 20 / MISSING_KEYS_CACHE_SECONDS
+    assert bot.calls.count(("GetSecretValue", SIGNING)) == 20 / MISSING_KEYS_CACHE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -241,12 +235,12 @@ def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
 
 
 @pytest.fixture
-def refusing(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> Callable[[str, str], Bot]:
+def refusing(chat: ChatbotAccount, load: Load) -> Callable[[str, str], Bot]:
     """A chatbot without the permission for an operation."""
 
     def make(service: str, operation: str) -> Bot:
         refuse(next_clients(service), operation, "AccessDeniedException", times=99)
-        return Bot(load("chatbot"), chat)
+        return Bot(load, chat)
 
     return make
 
@@ -302,11 +296,11 @@ def test_each_outcome_of_a_message_is_counted(
 
 
 def test_neither_token_nor_secret_nor_key_is_in_a_log_or_an_answer_even_at_debug(
-    bot: Bot, load: Callable[[str], ModuleType], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    bot: Bot, load: Load, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Lambda's ApplicationLogLevel sets every logger's level, and botocore's DEBUG shows whole requests and answers."""
     caplog.set_level(logging.DEBUG)
-    bot = Bot(load("chatbot"), bot.chat)
+    bot = Bot(load, bot.chat)
     answers = [bot.send()]
     tokens = [bot.chat.item()["access_token"]["S"]]
     bot.chat.service.invalidate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,13 +18,13 @@ from slotkeeper.settings import MissingSetting
 from slotkeeper.token import TokenTable
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, next_clients
-from tests.unit.conftest import CONTEXT, NOW
+from tests.unit.conftest import CONTEXT, NOW, Load
 
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
 
 
 @pytest.fixture
-def refresher(chat: ChatbotAccount, load: Callable[[str], ModuleType]) -> ModuleType:
+def refresher(chat: ChatbotAccount, load: Load) -> ModuleType:
     return load("token_refresher")
 
 
@@ -117,7 +117,7 @@ def test_a_deployment_succeeds_even_if_the_refresh_fails(
 
 def test_a_role_that_is_not_yet_propagated_is_retried(
     chat: ChatbotAccount,
-    load: Callable[[str], ModuleType],
+    load: Load,
     answered: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,7 +159,7 @@ def asked(refresher: ModuleType) -> Iterator[Asked]:
 
 
 @pytest.fixture
-def bot(asked: Asked, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def bot(asked: Asked, load: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A chatbot without credentials that invokes the refresher."""
     monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
     monkeypatch.delenv("API_CREDENTIALS_SECRET")
@@ -195,7 +195,7 @@ def test_a_refresher_that_cannot_be_invoked_is_reported_without_waiting(
 
 
 def test_a_chatbot_without_a_refresher_does_not_start_without_credentials(
-    chat: ChatbotAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    chat: ChatbotAccount, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("API_CREDENTIALS_SECRET")
     with pytest.raises(MissingSetting, match="API_CREDENTIALS_SECRET"):

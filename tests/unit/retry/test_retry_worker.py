@@ -21,7 +21,7 @@ from slotkeeper.retry.consumer import TimeoutTooShort
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.support.function_environment import CurrentStdout
-from tests.unit.conftest import NOW
+from tests.unit.conftest import NOW, Load
 from tests.unit.work_account import WorkAccount, invocation, record
 
 
@@ -70,7 +70,7 @@ class Worker:
 @pytest.fixture
 def start(
     work_account: WorkAccount,
-    load: Callable[[str], ModuleType],
+    load: Load,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Worker]:

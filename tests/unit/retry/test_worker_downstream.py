@@ -6,7 +6,6 @@ It publishes each change of a breaker that it has written, once, after the messa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +18,7 @@ from tests.support.boundary import refuse
 from tests.support.completion_events import Bus
 from tests.support.metrics import in_output
 from tests.support.tables import create_table
-from tests.unit.conftest import NOW
+from tests.unit.conftest import NOW, Load
 from tests.unit.work_account import WorkAccount, invocation, record
 
 TABLE = "downstreams"
@@ -71,7 +70,7 @@ class Worker:
 
 
 @pytest.fixture
-def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Worker:
+def worker(work_account: WorkAccount, load: Load, monkeypatch: pytest.MonkeyPatch) -> Worker:
     create_table(work_account.dynamodb, TABLE, "downstream")
     monkeypatch.setenv("DOWNSTREAM_TABLE_NAME", TABLE)
     monkeypatch.setenv("WORKER_CONCURRENCY", str(PERMITTED))

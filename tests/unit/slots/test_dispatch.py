@@ -21,13 +21,9 @@ from tests.support.boundary import before_write, lose_answer, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
+LIMIT = 1
 REFUSED = "ConditionalCheckFailedException"
 SOON, LATER = "2027-01-15T08:01:00Z", "2027-01-15T08:20:00Z"  # a minute and twenty after NOW
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene()
 
 
 def ids(count: int) -> list[str]:

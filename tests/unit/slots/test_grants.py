@@ -16,13 +16,9 @@ from tests.support.boundary import before_write, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
+LIMIT = 3
 A, B = PlannedStart("p-a", 1), PlannedStart("p-b", 2)
 REFUSED = "ConditionalCheckFailedException"
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene(limit=3)
 
 
 def test_f17_a_repeated_grant_whose_first_answer_was_lost_is_found_as_its_own(scene: QueueScene) -> None:

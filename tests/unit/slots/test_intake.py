@@ -21,14 +21,10 @@ from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
+LIMIT = 1
 A = Request("p", {"--day": "1"}, "a")
 CORRECTED = replace(A, arguments={"--day": "2"})
 FIRST, SECOND, THIRD = (execution_name("p", "a", attempt) for attempt in (1, 2, 3))
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene()
 
 
 def test_an_accepted_request_is_queued_at_its_place(scene: QueueScene) -> None:

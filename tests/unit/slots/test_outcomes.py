@@ -12,10 +12,7 @@ from slotkeeper.slots.request_table import State
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene()
+LIMIT = 1
 
 
 @pytest.mark.parametrize("state", get_args(State))

@@ -18,6 +18,7 @@ from tests.unit.conftest import NOW, delivery
 from tests.unit.slot_parts import RETENTION
 from tests.unit.slots.queue_scene import MACHINE, TOPIC, QueueScene
 
+LIMIT = 1
 TOKEN = "AAAA-the-token-of-the-caller"
 WAITED_FOR = Request("p", {}, "a", task_token=TOKEN, priority="high", weight=3)
 NAME = WAITED_FOR.execution_name
@@ -25,11 +26,6 @@ ARN = execution_arn(MACHINE, NAME)
 UNPUBLISHED = {"open", "task_token"}
 # The JobRun of a failed run, as Step Functions gives it.
 RUN = json.dumps({"Arguments": {"--key": "secret"}, "ErrorMessage": "no month", "JobRunState": "FAILED"})
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene()
 
 
 def end(scene: QueueScene, state: State, request: Request = WAITED_FOR, **outcome: str) -> str:

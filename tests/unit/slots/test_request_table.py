@@ -21,13 +21,9 @@ from tests.support.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved, running
 
+LIMIT = 2
 CANCELLED = "TransactionCanceledException"
 BUSY = [{"Code": "None"}, {"Code": "TransactionConflict"}]
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene(limit=2)
 
 
 def cancelled(*names: str) -> list[Leaving]:

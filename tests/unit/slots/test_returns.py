@@ -17,6 +17,7 @@ from tests.support.boundary import before_write, passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 
+LIMIT = 2
 LATER = NOW + 60
 SOON = "2027-01-15T08:10:00Z"
 FIRST, SECOND = (execution_name("p", "a", attempt) for attempt in (1, 2))
@@ -25,11 +26,6 @@ UNPUBLISHED = "its end is not published yet: try again in a minute"
 NO_CONTENT = "its row has no content: it was discarded, or too large, or used another one's id"
 DAY = 86400
 Act = Callable[[QueueScene], object]
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene(limit=2)
 
 
 def remove_process(scene: QueueScene) -> None:

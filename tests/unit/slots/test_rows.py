@@ -18,15 +18,11 @@ from tests.support.boundary import passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
+LIMIT = 1
 SECRET = "the-token"
 REQUEST = Request(
     "p", {}, "a", priority="high", weight=2, task_token=SECRET, when_busy="skip", start_before="2027-01-15T08:10:00Z"
 )
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene()
 
 
 def page_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -27,12 +27,8 @@ from tests.support.boundary import before_write, lose_answer, passed_values, ref
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 
+LIMIT = 9
 BEGAN = datetime.fromtimestamp(NOW, UTC)
-
-
-@pytest.fixture
-def scene() -> QueueScene:
-    return QueueScene(limit=9)
 
 
 def grant(scene: QueueScene, *names: str) -> Reserved:

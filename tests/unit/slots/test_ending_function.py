@@ -26,11 +26,6 @@ COMES_AGAIN = {"batchItemFailures": [{"itemIdentifier": "m1"}]}
 
 
 @pytest.fixture
-def scene(account: Account) -> JanitorScene:
-    return JanitorScene(account)
-
-
-@pytest.fixture
 def module(load: Load, account: Account, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The function. The answers that it gives to callers arrive."""
     loaded = load("ending")
