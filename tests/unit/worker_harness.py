@@ -253,6 +253,12 @@ class WorkerHarness:
             self.queue.remove(message)
         return outcome
 
+    def consumed[T: Outcome](self, message: QueuedMessage, kind: type[T]) -> T:
+        """Deliver a message whose outcome must be of this type."""
+        outcome = self.consume(message)
+        assert isinstance(outcome, kind)
+        return outcome
+
     def deliver(self, message: QueuedMessage) -> Outcome | None:
         """Deliver a message. Returns None if it stays on the queue."""
         try:

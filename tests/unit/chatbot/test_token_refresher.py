@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -60,9 +60,12 @@ def test_f35_a_refused_refresh_returns_its_reason_without_an_error(
     assert chat.service.client_secret not in logged
 
 
+Deploy = Callable[[str], dict[str, Any]]
+
+
 @pytest.fixture
-def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The answers to CloudFormation. Calls of the API pass unchanged."""
+def deploy(chat: ChatbotAccount, load: Load, monkeypatch: pytest.MonkeyPatch) -> Deploy:
+    """Deploys a new version of the refresher; returns its answer to CloudFormation. Calls of the API pass unchanged."""
     answers: list[dict[str, Any]] = []
     request = urllib3.PoolManager.request
 
@@ -72,59 +75,50 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         answers.append(json.loads(fields["body"]))
         return SimpleNamespace(status=200)
 
+    def deployed(request_type: str) -> dict[str, Any]:
+        event = {
+            "RequestType": request_type,
+            "ResponseURL": "http://127.0.0.1:1/answer",
+            "StackId": "stack",
+            "RequestId": "request",
+            "LogicalResourceId": "TokenAtDeployment",
+            "ResourceProperties": {"ChatApiUrl": "https://chat-api.invalid"},
+        }
+        load("token_refresher").handler(event, CONTEXT)
+        return answers.pop()
+
     monkeypatch.setattr(urllib3.PoolManager, "request", put)
-    return answers
-
-
-def _deployment(request_type: str) -> dict[str, Any]:
-    return {
-        "RequestType": request_type,
-        "ResponseURL": "http://127.0.0.1:1/answer",
-        "StackId": "stack",
-        "RequestId": "request",
-        "LogicalResourceId": "TokenAtDeployment",
-        "ResourceProperties": {"ChatApiUrl": "https://chat-api.invalid"},
-    }
+    return deployed
 
 
 @pytest.mark.parametrize(("request_type", "auths"), [("Create", 1), ("Update", 1), ("Delete", 0)])
-def test_a_deployment_stores_a_token(
-    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], request_type: str, auths: int
-) -> None:
-    refresher.handler(_deployment(request_type), CONTEXT)
-    assert (answered[0]["Status"], answered[0].get("Data") or {}) == ("SUCCESS", {"Generation": "1"} if auths else {})
+def test_a_deployment_stores_a_token(chat: ChatbotAccount, deploy: Deploy, request_type: str, auths: int) -> None:
+    answer = deploy(request_type)
+    assert (answer["Status"], answer.get("Data") or {}) == ("SUCCESS", {"Generation": "1"} if auths else {})
     assert chat.service.auths == auths
 
 
-def test_a_deployment_without_credentials_succeeds_and_reports_it(
-    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]]
-) -> None:
+def test_a_deployment_without_credentials_succeeds_and_reports_it(chat: ChatbotAccount, deploy: Deploy) -> None:
     chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString="{}")
-    refresher.handler(_deployment("Create"), CONTEXT)
-    assert answered[0]["Status"] == "SUCCESS"
-    assert "ApiCredentialsSecretArn must be" in answered[0]["Data"]["Refused"]
+    answer = deploy("Create")
+    assert answer["Status"] == "SUCCESS"
+    assert "ApiCredentialsSecretArn must be" in answer["Data"]["Refused"]
     assert chat.service.auths == 0
 
 
 def test_a_deployment_succeeds_even_if_the_refresh_fails(
-    chat: ChatbotAccount, refresher: ModuleType, answered: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    chat: ChatbotAccount, deploy: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chat.dynamodb.delete_table(TableName=TOKEN_TABLE)
-    refresher.handler(_deployment("Create"), CONTEXT)
-    assert (answered[0]["Status"], answered[0]["Data"]) == ("SUCCESS", {"Refused": "ResourceNotFoundException"})
+    answer = deploy("Create")
+    assert (answer["Status"], answer["Data"]) == ("SUCCESS", {"Refused": "ResourceNotFoundException"})
     assert "ResourceNotFoundException" in capsys.readouterr().out
 
 
-def test_a_role_that_is_not_yet_propagated_is_retried(
-    chat: ChatbotAccount,
-    load: Load,
-    answered: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_role_that_is_not_yet_propagated_is_retried(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(next_clients("dynamodb"), "GetItem", "AccessDeniedException", times=2)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    load("token_refresher").handler(_deployment("Create"), CONTEXT)
-    assert answered[0]["Data"] == {"Generation": "1"}
+    assert deploy("Create")["Data"] == {"Generation": "1"}
 
 
 class Asked:

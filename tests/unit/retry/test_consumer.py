@@ -81,8 +81,7 @@ def test_any_exception_of_the_work_is_a_failed_attempt(workplace: WorkerHarness)
         raise KeyError("field")
 
     workplace.perform = fails
-    outcome = workplace.consume(workplace.send())
-    assert isinstance(outcome, WorkRetried)
+    outcome = workplace.consumed(workplace.send(), WorkRetried)
     assert outcome.reason == "KeyError: 'field'"
     assert isinstance(outcome.cause, KeyError)
 
@@ -107,8 +106,7 @@ def test_r3_a_request_that_always_fails_is_dead_lettered_after_its_policys_attem
 
 
 def test_an_invalid_message_is_dead_lettered_without_a_ledger_write(workplace: WorkerHarness) -> None:
-    outcome = workplace.consume(workplace.send(body="junk"))
-    assert isinstance(outcome, WorkDeadLettered)
+    outcome = workplace.consumed(workplace.send(body="junk"), WorkDeadLettered)
     assert (outcome.code, workplace.dead_letter.texts["code"]) == ("InvalidMessage", "InvalidMessage")
     assert workplace.calls == ["SendMessage"]
 
@@ -133,8 +131,7 @@ def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
     assert queued.visible_at == NOW + QUICK_RETRY_SECONDS
     assert len(workplace.invalid_policies) == 1
     workplace.put_policy(FIFTY_ATTEMPTS)
-    outcome = workplace.consume(queued)
-    assert isinstance(outcome, WorkRetried)
+    outcome = workplace.consumed(queued, WorkRetried)
     assert (outcome.reason, outcome.died) == ("not now", False)
     assert workplace.performed == [("r", 8)]
     assert parse_message(workplace.schedules()[0]["Target"]["Input"]).attempt == 9
@@ -146,9 +143,7 @@ def test_a_died_attempt_is_recorded_as_died_by_the_delivery_that_reads_a_policy(
     workplace.deliver(queued)
     refuse(workplace.ssm, "GetParameter", "ThrottlingException")
     workplace.deliver(queued)
-    outcome = workplace.consume(queued)
-    assert isinstance(outcome, WorkRetried)
-    assert outcome.died
+    assert workplace.consumed(queued, WorkRetried).died
 
 
 def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
@@ -171,8 +166,7 @@ def test_work_without_time_is_not_called_and_uses_up_no_attempt(workplace: Worke
 
     workplace.put_policy('{"default": {"max_attempts": 1}}')
     workplace.strike(1, "after", claim_slowly)
-    outcome = workplace.consume(workplace.send())
-    assert isinstance(outcome, WorkRetried)
+    outcome = workplace.consumed(workplace.send(), WorkRetried)
     assert not outcome.counted
     assert (
         outcome.reason == f"TooSlow: {left:.0f} s of the invocation were left after the claim; the work was not called"
@@ -290,7 +284,7 @@ def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: 
     ["0", "soon", "nan", "inf", "-inf", str(NOW - 1), str(NOW + 0.9), str(NOW * 1000), str(NOW + MAX_AGE_SECONDS + 1)],
 )
 def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, due: str) -> None:
-    assert isinstance(workplace.consume(workplace.send(attributes=not_before(due))), WorkSucceeded)
+    workplace.consumed(workplace.send(attributes=not_before(due)), WorkSucceeded)
 
 
 def test_a_request_without_space_for_its_history_is_dead_lettered_without_work(

@@ -60,7 +60,7 @@ def test_a_row_has_the_name_of_the_downstream_that_the_worker_watches(workplace:
 def test_a_request_names_its_downstream(workplace: WorkerHarness) -> None:
     workplace.set_health(OPEN)
     workplace.use(watches=lambda request: request.payload["to"])
-    assert isinstance(workplace.consume(workplace.send(to="mail")), WorkSucceeded)
+    workplace.consumed(workplace.send(to="mail"), WorkSucceeded)
     held_back(workplace, workplace.send("s"))
 
 
@@ -86,10 +86,10 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
 def test_only_a_retry_waits_for_the_budget(watching: WorkerHarness) -> None:
     watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 3600}}}))
     watching.set_health(replace(HEALTHY, budget=Budget(spent=20.0, refilled=NOW)))
-    assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
+    watching.consumed(watching.send(fails=1), WorkRetried)
     (retry,) = watching.queue
     held_back(watching, retry)
-    assert isinstance(watching.consume(retry), WorkSucceeded)
+    watching.consumed(retry, WorkSucceeded)
 
 
 @pytest.mark.parametrize(("health", "counted"), [(HEALTHY, True), (Health(), False)])
@@ -98,9 +98,7 @@ def test_f21_only_a_failure_after_a_success_uses_up_an_attempt(
 ) -> None:
     """So all requests together lose one attempt by an outage."""
     watching.set_health(health)
-    outcome = watching.consume(watching.send(fails=1))
-    assert isinstance(outcome, WorkRetried)
-    assert outcome.counted is counted
+    assert watching.consumed(watching.send(fails=1), WorkRetried).counted is counted
 
 
 def _repeated(watching: WorkerHarness) -> QueuedMessage:
@@ -144,7 +142,7 @@ def test_a_message_without_work_does_not_wait_for_the_downstream(
     closed = force_open(HEALTHY, NOW, "planned")
     watching.set_health(closed)
     watching.wait(LEASE)
-    assert isinstance(watching.consume(message), outcome)
+    watching.consumed(message, outcome)
     assert (watching.performed, watching.health()) == ([("r", 1)], closed)
 
 
@@ -164,8 +162,7 @@ def test_a_death_does_not_count_while_the_downstream_fails(
     watching.deliver(message)
     watching.now = message.visible_at
     watching.set_health(health)
-    outcome = watching.consume(message)
-    assert isinstance(outcome, WorkRetried)
+    outcome = watching.consumed(message, WorkRetried)
     assert (outcome.died, outcome.counted) == (True, counts)
 
 
@@ -188,8 +185,7 @@ def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(w
             return would_begin(*arguments)
 
     watching.ledger.would_begin = changes_after_the_read  # type: ignore[method-assign]
-    outcome = watching.consume(second)
-    assert isinstance(outcome, WorkRetried)
+    outcome = watching.consumed(second, WorkRetried)
     assert outcome.reason.startswith("NotPermitted: ")
     assert watching.performed == [("r", 1)]
     assert (parse_message(watching.queue[0].body).attempt, parse_message(watching.queue[0].body).uncounted) == (3, 1)
@@ -210,8 +206,7 @@ def test_r3_a_message_that_has_waited_too_long_is_dead_lettered_without_its_work
     while watching.now <= NOW + 600:
         held_back(watching, message)
         watching.now = message.visible_at
-    outcome = watching.consume(message)
-    assert isinstance(outcome, WorkDeadLettered)
+    outcome = watching.consumed(message, WorkDeadLettered)
     assert (outcome.code, watching.row()["status"], watching.row()["attempts"]) == (
         "TooOld",
         DEAD_LETTERED,
@@ -237,4 +232,4 @@ def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: W
     watching.set_health(OPEN)
     held_back(watching, watching.send("waits"))
     watching.set_health(HEALTHY)
-    assert isinstance(watching.consume(watching.send("works")), WorkSucceeded)
+    watching.consumed(watching.send("works"), WorkSucceeded)

@@ -35,8 +35,7 @@ def test_another_payload_under_a_used_id_is_dead_lettered_unchanged_and_the_firs
     workplace.consume(workplace.send(fails=1))
     before = workplace.row()
     other = workplace.send(another="payload")
-    outcome = workplace.consume(other)
-    assert isinstance(outcome, WorkDeadLettered)
+    outcome = workplace.consumed(other, WorkDeadLettered)
     assert outcome.code == workplace.dead_letter.texts["code"] == "RequestIdReused"
     assert "another payload, which is WAITING at attempt 1" in outcome.reason
     assert (workplace.dead_letter.body, workplace.row()) == (other.body, before)

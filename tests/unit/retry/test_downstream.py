@@ -319,25 +319,18 @@ def late_permit(state: State) -> tuple[Downstream, Permit]:
     return downstream, late
 
 
-def without(health: Health, permit: Permit) -> Health:
-    return replace(health, permits={code: held for code, held in health.permits.items() if code != permit.code})
-
-
-@pytest.mark.parametrize("answer", Answer)
+@pytest.mark.parametrize("answer", [*Answer, None])
 @pytest.mark.parametrize("state", State)
-def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: Answer, state: State) -> None:
+def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: Answer | None, state: State) -> None:
+    """Without an answer the permit is given back."""
     downstream, late = late_permit(state)
     before = downstream.health
-    assert downstream.report(late, answer) is False
-    assert downstream.health == without(before, late)
-
-
-@pytest.mark.parametrize("state", State)
-def test_a_permit_of_an_earlier_epoch_that_is_given_back_changes_nothing_but_itself(state: State) -> None:
-    downstream, late = late_permit(state)
-    before = downstream.health
-    downstream.give_back(late)
-    assert downstream.health == without(before, late)
+    if answer is None:
+        downstream.give_back(late)
+    else:
+        assert downstream.report(late, answer) is False
+    permits = {code: held for code, held in before.permits.items() if code != late.code}
+    assert downstream.health == replace(before, permits=permits)
 
 
 def test_an_operators_open_refuses_until_an_operators_close() -> None:
