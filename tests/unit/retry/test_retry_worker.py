@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Callable
 from types import ModuleType
@@ -15,56 +14,35 @@ import pytest
 
 from slotkeeper import observability, retry
 from slotkeeper.aws.sqs import size
-from slotkeeper.retry import Poison, Retryable, WorkRequest
+from slotkeeper.retry import WorkRequest
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.consumer import TimeoutTooShort
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.support.function_environment import CurrentStdout
 from tests.unit.conftest import NOW, Load
+from tests.unit.function_lines import Lines, written
 from tests.unit.work_account import WorkAccount, invocation, record
+from tests.unit.worker_function import WorkerFunction, work
 
 
-class Worker:
-    """The worker's function with a stopped clock and with work that the payload controls."""
+class Worker(WorkerFunction):
+    """The function, with its output."""
 
     def __init__(self, module: ModuleType, output: pytest.CaptureFixture[str]) -> None:
-        self.module = module
-        self.consumer = module._worker._consumer
-        self.consumer._clock = lambda: self.now
-        self.now = NOW
-        self.seconds = 0.0
+        super().__init__(module)
         self._output = output
-        module._worker._perform = self._perform
 
-    def handle(self, *records: dict[str, Any], left: float = 120.0) -> list[str]:
-        """The ids of the messages that stay on the queue."""
-        answer = self.module.handler({"Records": list(records)}, invocation(left))
-        return [failed["itemIdentifier"] for failed in answer["batchItemFailures"]]
-
-    def output(self) -> list[dict[str, Any]]:
+    def output(self) -> Lines:
         """The lines written since the last call."""
-        return [json.loads(line) for line in self._output.readouterr().out.splitlines() if line.startswith("{")]
+        return written(self._output)
 
-    def logged(self) -> list[dict[str, Any]]:
+    def logged(self) -> Lines:
         return [line for line in self.output() if "message" in line]
 
     def metrics(self) -> dict[str, list[float]]:
         (emitted,) = [line for line in self.output() if "_aws" in line and "ColdStart" not in line]
         return {name: value for name, value in emitted.items() if name.startswith(("Work", "Retry"))}
-
-    def _perform(self, request: WorkRequest, seconds: float) -> Any:
-        self.seconds = seconds
-        payload = request.payload
-        if "dies" in payload:
-            raise Killed
-        if "poison" in payload:
-            raise Poison(payload["poison"])
-        if "fails" in payload:
-            raise Retryable(payload["fails"], retry_after=payload.get("retry_after"))
-        if "breaks" in payload:
-            raise KeyError(payload["breaks"])
-        return {}
 
 
 @pytest.fixture
@@ -89,18 +67,14 @@ def worker(start: Callable[..., Worker]) -> Worker:
     return start()
 
 
-def work(request_id: str = "r", **payload: Any) -> dict[str, Any]:
-    return {"request_id": request_id, "payload": payload}
-
-
 def test_only_messages_that_must_return_are_reported(worker: Worker) -> None:
     refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling")
     stays = worker.handle(
-        record(work("throttled"), "m1"),
-        record(work("done"), "m2"),
-        record(work("poison", poison="bad"), "m3"),
+        work("throttled", message_id="m1"),
+        work("done", message_id="m2"),
+        work("poison", poison="bad", message_id="m3"),
         record("junk", "m4"),
-        record(work("again", fails="not now"), "m5"),
+        work("again", fails="not now", message_id="m5"),
     )
     assert stays == ["m1"]
 
@@ -109,7 +83,7 @@ def test_a_message_for_which_the_batch_has_left_no_time_stays(worker: Worker) ->
     left = iter([120.0, 10.0])
     context = invocation()
     context.get_remaining_time_in_millis = lambda: int(next(left) * 1000)
-    answer = worker.module.handler({"Records": [record(work())]}, context)
+    answer = worker.module.handler({"Records": [work()]}, context)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert worker.metrics() == {"WorkHops": [1.0]}
 
@@ -119,9 +93,9 @@ def test_a_timeout_that_is_too_short_for_an_attempt_is_refused_with_what_is_need
 ) -> None:
     expected = r"leaves 15\.9 s .* an attempt needs 16: .* Set Timeout to .* no attempt was made"
     with pytest.raises(TimeoutTooShort, match=expected):
-        worker.handle(record(work()), left=15.9)
+        worker.handle(work(), left=15.9)
     assert boto3.client("dynamodb").scan(TableName="ledger")["Items"] == work_account.dead_letters() == []
-    assert worker.handle(record(work()), left=16.1) == []
+    assert worker.handle(work(), left=16.1) == []
 
 
 def test_a_fifo_queue_is_refused_when_the_handlers_module_is_loaded(
@@ -143,14 +117,14 @@ def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_
     observability.logger.handlers[0].setStream(CurrentStdout())
     observability.logger.setLevel("INFO")  # the simulation silences the logger without a service name
     worker = start()
-    assert worker.handle(record(work(fails="not now"))) == []
-    written = worker.output()
-    (emitted,) = [line for line in written if "_aws" in line and "ColdStart" not in line]
+    assert worker.handle(work(fails="not now")) == []
+    lines = worker.output()
+    (emitted,) = [line for line in lines if "_aws" in line and "ColdStart" not in line]
     assert emitted["WorkRetried"] == [1.0]
     assert emitted["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Slotkeeper"
-    (logged,) = [line for line in written if "message" in line]
+    (logged,) = [line for line in lines if "message" in line]
     assert (logged["function_request_id"], logged["by"], worker.seconds) == ("1", "delay", 105.0)
-    assert worker.module._worker._events is None
+    assert worker.worker._events is None
 
 
 def test_the_key_of_a_request_is_ascii_and_its_own() -> None:
@@ -161,35 +135,38 @@ def test_the_key_of_a_request_is_ascii_and_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "counted"),
+    ("received", "counted"),
     [
         (work(), {"WorkSucceeded": [1.0], "WorkHops": [1.0]}),
         (work(fails="not now"), {"WorkRetried": [1.0], "WorkHops": [1.0]}),
         (work(poison="bad"), {"WorkDeadLettered": [1.0], "WorkHops": [1.0]}),
-        ("junk", {"WorkDeadLettered": [1.0]}),
-        (work() | {"retries": ["2027-01-15T08:00:00Z"] * 4}, {"WorkSucceeded": [1.0], "WorkHops": [5.0]}),
+        (record("junk"), {"WorkDeadLettered": [1.0]}),
+        (
+            record({"request_id": "r", "payload": {}, "retries": ["2027-01-15T08:00:00Z"] * 4}),
+            {"WorkSucceeded": [1.0], "WorkHops": [5.0]},
+        ),
     ],
     ids=["done", "retried", "poison", "no message", "attempt 5"],
 )
-def test_each_outcome_is_counted(worker: Worker, body: Any, counted: dict[str, list[float]]) -> None:
-    assert worker.handle(record(body)) == []
+def test_each_outcome_is_counted(worker: Worker, received: Any, counted: dict[str, list[float]]) -> None:
+    assert worker.handle(received) == []
     assert worker.metrics() == counted
 
 
 def _dead(worker: Worker) -> None:
     with pytest.raises(Killed):
-        worker.handle(record(work(dies=True)))
+        worker.handle(work(dies=True))
 
 
 def _dead_and_expired(worker: Worker) -> None:
     _dead(worker)
-    worker.now += 126
+    worker.at(NOW + 126)
 
 
 @pytest.mark.parametrize(
     ("prepare", "payload", "stays", "counted"),
     [
-        (lambda worker: worker.handle(record(work())), {}, [], {"WorkRepeated": [1.0]}),
+        (lambda worker: worker.handle(work()), {}, [], {"WorkRepeated": [1.0]}),
         (_dead, {"dies": True}, ["m1"], {}),
         (_dead_and_expired, {"dies": True}, [], {"WorkRetried": [1.0], "WorkDied": [1.0]}),
         (
@@ -222,18 +199,18 @@ def test_each_trouble_is_counted(
 ) -> None:
     prepare(worker)
     worker.output()
-    assert worker.handle(record(work(**payload))) == stays
+    assert worker.handle(work(**payload)) == stays
     assert worker.metrics() == {"WorkHops": [1.0], **counted}
 
 
 def test_each_log_line_has_the_keys_of_its_own_message(worker: Worker) -> None:
-    worker.handle(record(work("first"), "m1"), record("junk", "m2"), record(work("third", fails="not now"), "m3"))
+    worker.handle(work("first", message_id="m1"), record("junk", "m2"), work("third", fails="not now", message_id="m3"))
     named = [(line["message_id"], line.get("request_id"), line.get("attempt")) for line in worker.logged()]
     assert named == [("m1", "first", 1), ("m2", None, None), ("m3", "third", 1)]
 
 
 def test_a_retry_is_logged_with_its_reason_delivery_and_time(worker: Worker) -> None:
-    worker.handle(record(work(fails="S3 is slow", retry_after=60)))
+    worker.handle(work(fails="S3 is slow", retry_after=60))
     (line,) = worker.logged()
     assert (line["level"], line["reason"], line["by"], line["counted"]) == ("WARNING", "S3 is slow", "delay", True)
     assert line["due"] == "2027-01-15T08:01:00.000Z"
@@ -241,7 +218,7 @@ def test_a_retry_is_logged_with_its_reason_delivery_and_time(worker: Worker) -> 
 
 
 def test_only_unexpected_errors_have_a_traceback(worker: Worker) -> None:
-    worker.handle(record(work("a", breaks="field"), "m1"), record(work("b", poison="bad"), "m2"))
+    worker.handle(work("a", breaks="field", message_id="m1"), work("b", poison="bad", message_id="m2"))
     broken, poison = worker.logged()
     assert "_perform" in broken["exception"]
     assert "exception" not in poison
@@ -263,7 +240,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {
 def test_a_setting_of_the_environment_is_used(start: Callable[..., Worker], name: str) -> None:
     value, payload, kept = SETTINGS[name]
     worker = start(**{name: value})
-    worker.handle(record(work(**payload)))
+    worker.handle(work(**payload))
     assert kept(worker)
 
 
@@ -271,7 +248,7 @@ def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
     work_account: WorkAccount, start: Callable[..., Worker]
 ) -> None:
     worker = start(WORK_QUEUE_LARGEST_MESSAGE="4096")
-    worker.handle(record(work(poison="x" * 3020)))
+    worker.handle(work(poison="x" * 3020))
     (dead_letter,) = work_account.dead_letters()
     assert size(dead_letter["Body"], dead_letter["MessageAttributes"]) <= 4096
     assert dead_letter["MessageAttributes"]["code"]["StringValue"] == "Poison"

@@ -15,44 +15,27 @@ from slotkeeper.retry import Retryable, WorkRequest
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_open
 from tests.support.boundary import refuse
-from tests.support.completion_events import Bus
 from tests.support.metrics import in_output
 from tests.support.tables import create_table
 from tests.unit.conftest import NOW, Load
-from tests.unit.work_account import WorkAccount, invocation, record
+from tests.unit.work_account import WorkAccount, invocation
+from tests.unit.worker_function import WorkerFunction, work
 
 TABLE = "downstreams"
 THRESHOLD = 18
 PERMITTED = 3
 
 
-class Worker:
-    """The worker's function over moto, with a bus that records."""
+class Worker(WorkerFunction):
+    """The worker of a stack that watches its downstreams."""
 
     def __init__(self, module: ModuleType, account: WorkAccount) -> None:
-        self._worker = module._worker
-        self._worker._perform = self._perform
-        self._handler = module.handler
-        self._consumer = self._worker._consumer
-        self.client = self._worker._events._events
-        self.bus = Bus(self.client)
+        super().__init__(module)
         self.table = DownstreamTable(account.dynamodb, TABLE)
-        self.is_down = False
-        self.at(NOW)
-
-    def at(self, now: float) -> None:
-        self._consumer._clock = self._consumer._deferrals._clock = self._consumer._downstreams._clock = lambda: now
-
-    def handle(self, request_id: str) -> list[Any]:
-        """The messages that stay on the queue."""
-        sent = record({"request_id": request_id, "payload": {}}, request_id)
-        failed: list[Any] = self._handler({"Records": [sent]}, invocation())["batchItemFailures"]
-        return failed
 
     def fail(self, times: int = THRESHOLD) -> None:
-        self.is_down = True
         for number in range(times):
-            self.handle(f"failing-{number}")
+            self.handle(work(f"failing-{number}", fails="the downstream is down"))
 
     def lines(self, output: str) -> dict[str, dict[str, Any]]:
         """The log lines by their message."""
@@ -62,11 +45,6 @@ class Worker:
     @property
     def changes(self) -> list[dict[str, Any]]:
         return [event for event in self.bus.published if "downstream" in event]
-
-    def _perform(self, _request: WorkRequest, _: float) -> Any:
-        if self.is_down:
-            raise Retryable("the downstream is down")
-        return {}
 
 
 @pytest.fixture
@@ -80,16 +58,15 @@ def worker(work_account: WorkAccount, load: Load, monkeypatch: pytest.MonkeyPatc
 def test_opening_and_closing_are_published_once(worker: Worker) -> None:
     worker.fail(THRESHOLD - 1)
     assert worker.changes == []
-    worker.handle("the-last-failure")
-    worker.handle("held-back")
+    worker.handle(work("the-last-failure", fails="the downstream is down"))
+    worker.handle(work("held-back"))
     opened = {"version": "1", "stack": "test", "downstream": "default", "state": "OPEN", "epoch": 1}
     change = {"reason": "18 of the last 18 calls failed", "at": "2027-01-15T08:00:00.000Z"}
     assert [event | {"stack": "test"} for event in worker.changes] == [opened | change]
 
-    worker.is_down = False
     worker.at(NOW + 31)
-    worker.handle("probe")
-    worker.handle("after-it")
+    worker.handle(work("probe"))
+    worker.handle(work("after-it"))
     (_, closed) = worker.changes
     assert (closed["state"], closed["reason"], closed["epoch"]) == ("CLOSED", "the probe succeeded", 3)
 
@@ -97,8 +74,8 @@ def test_opening_and_closing_are_published_once(worker: Worker) -> None:
 def test_a_change_is_published_after_the_outcome_is_recorded(worker: Worker) -> None:
     calls: list[str] = []
     for client, operation in (
-        (worker.client, "events.PutEvents"),
-        (worker._consumer._ledger._table.dynamodb, "dynamodb"),
+        (worker.events, "events.PutEvents"),
+        (worker.consumer._ledger._table.dynamodb, "dynamodb"),
     ):
         client.meta.events.register_first(f"before-call.{operation}", lambda model, **_: calls.append(model.name))
     worker.fail()
@@ -111,16 +88,16 @@ def test_a_change_is_published_in_the_time_that_recording_has_left(worker: Worke
     left = iter([120.0] * 3)
     context = invocation()
     context.get_remaining_time_in_millis = lambda: int(next(left, 14.0) * 1000)
-    worker._handler({"Records": [record({"request_id": "slow", "payload": {}})]}, context)
+    worker.module.handler({"Records": [work("slow", fails="the downstream is down")]}, context)
     assert [event["state"] for event in worker.changes] == ["OPEN"]
 
 
 def test_a_change_that_cannot_be_published_changes_nothing_else(
     worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refuse(worker.client, "PutEvents", "AccessDeniedException", times=THRESHOLD)
+    refuse(worker.events, "PutEvents", "AccessDeniedException", times=THRESHOLD)
     worker.fail()
-    assert worker.handle("next") == [{"itemIdentifier": "next"}]
+    assert worker.handle(work("next")) == ["m1"]
     assert worker.table.read("default").breaker.state == "OPEN"
     assert worker.changes == []
     assert "EventsNotSent" in {metric.name for metric in in_output(capsys.readouterr().out)}
@@ -129,7 +106,7 @@ def test_a_change_that_cannot_be_published_changes_nothing_else(
 def test_a_permitted_attempt_reports_state_and_permitted_callers(
     worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert worker.handle("r") == []
+    assert worker.handle(work()) == []
     output = capsys.readouterr().out
     assert f'"PermittedCallers":[{PERMITTED}.0,{PERMITTED}.0]' in output  # asked and reported
     assert '"BreakerOpen":[0.0,0.0]' in output
@@ -140,7 +117,7 @@ def test_a_message_that_is_held_back_is_no_error_and_an_operators_change_is_not_
     worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker.table.change("default", lambda health: (force_open(health, NOW, "maintenance"), None))
-    assert worker.handle("r") == [{"itemIdentifier": "r"}]
+    assert worker.handle(work()) == ["m1"]
     output = capsys.readouterr().out
     line = worker.lines(output)["Held the message back"]
     assert (line["level"], line["request_id"], worker.bus.calls) == ("INFO", "r", 0)
@@ -154,11 +131,11 @@ def test_an_outcome_that_cannot_be_reported_is_logged_and_counted(
     worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def perform(_request: WorkRequest, _seconds: float) -> None:
-        refuse(worker._consumer._downstreams._table._table.dynamodb, "GetItem", "ThrottlingException")
+        refuse(worker.consumer._downstreams._table._table.dynamodb, "GetItem", "ThrottlingException")
         raise Retryable("not now")
 
-    worker._worker._perform = perform
-    assert worker.handle("r") == []
+    worker.worker._perform = perform
+    assert worker.handle(work()) == []
     output = capsys.readouterr().out
     line = worker.lines(output)["Could not report an attempt's outcome to the downstream's state"]
     assert (line["level"], "ThrottlingException" in line["reason"]) == ("WARNING", True)
