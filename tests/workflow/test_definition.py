@@ -204,7 +204,7 @@ def test_an_error_shows_that_no_run_was_started_only_if_the_poll_cannot_return_i
     trusted = re.findall(r"'Glue\.(\w+)'", states()["IsGlueRunKnownToHaveEnded"]["Choices"][2]["Condition"])
     trusted.remove("JobRunNotSucceeded")  # RunGlueJob's own, after it has read the run's final state
     retried = [name.removeprefix("Glue.") for name in states()["RunGlueJob"]["Retry"][0]["ErrorEquals"]]
-    assert set(trusted) | set(retried) <= start - poll
+    assert set(trusted) == set(retried) <= start - poll
 
 
 STARTED = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}
