@@ -262,6 +262,24 @@ def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene)
     assert (len(ids), ids) == (len(names), sorted(ids))
 
 
+def test_requests_whose_next_attempt_is_the_same_row_do_not_keep_the_others_back(scene: QueueScene) -> None:
+    """A transaction has one operation on an item. A caller's own Retry has the id of the request before it."""
+    of_callers = [Request("p", {}, "a", task_token=token) for token in ("one", "two")]
+    resent = [Request("p", {}, "b", attempt) for attempt in (1, 2)]
+    for request in [*of_callers, *resent, Request("p", {}, "c")]:
+        scene.accept(request)
+        scene.end(request.execution_name, "FAILED")
+    names = [request.execution_name for request in [*of_callers, *resent]]
+    exists = NotRequeued("its next attempt exists", "FAILED")
+    assert scene.requeues.redrive("p", [*names, execution_name("p", "c", 1)], LATER) == {
+        names[0]: Requeued(SECOND),
+        names[1]: exists,
+        names[2]: exists,
+        names[3]: Requeued(execution_name("p", "b", 3)),
+        execution_name("p", "c", 1): Requeued(execution_name("p", "c", 2)),
+    }
+
+
 # Callers
 
 

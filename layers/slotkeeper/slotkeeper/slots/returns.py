@@ -55,6 +55,7 @@ _READ = {
     ),
     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
 }
+NEXT_EXISTS = "its next attempt exists"
 # Kept for the next attempt.
 _KEPT = ("process_name", "request_id", "message_id", "digest", "priority", "weight", "skips")
 
@@ -123,7 +124,7 @@ class Requeues:
             if not refused:
                 return Requeued(again["execution"]["S"])
             if refused[1].code != "None":
-                return NotRequeued("its next attempt exists", state)
+                return NotRequeued(NEXT_EXISTS, state)
         raise TimeoutError(f"the item of process {process!r} changed during {MAX_TRIES} transactions in a row")
 
     def redrive(
@@ -155,25 +156,32 @@ class Requeues:
     ) -> dict[str, Requeued | NotRequeued]:
         """Redrive rows in one transaction. One that has changed since the read is left, and the rest tried again."""
         outcomes: dict[str, Requeued | NotRequeued] = {}
-        while rows:
-            again = []
-            for row in rows:
-                rank = [*PRIORITIES].index(row["priority"]["S"])
-                place = place_of(rank, now, str(order[row["execution"]["S"]]))
-                again.append(_next_attempt(row, place, now, start_before, is_redriven=True))
-            parts = [self._ended(row, "REDRIVEN", now) for row in rows] + [self._added(row) for row in again]
+        pairs: list[tuple[Item, Item]] = []
+        # A transaction has one operation on an item. The attempts of several callers with one request id have the same
+        # next one, and that of an earlier attempt may have been added by its sender.
+        taken = {row["execution"]["S"] for row in rows}
+        for row in rows:
+            rank = [*PRIORITIES].index(row["priority"]["S"])
+            place = place_of(rank, now, str(order[row["execution"]["S"]]))
+            new = _next_attempt(row, place, now, start_before, is_redriven=True)
+            if new["execution"]["S"] in taken:
+                outcomes[row["execution"]["S"]] = NotRequeued(NEXT_EXISTS, row["state"]["S"])
+            else:
+                taken.add(new["execution"]["S"])
+                pairs.append((row, new))
+        while pairs:
+            parts = [self._ended(row, "REDRIVEN", now) for row, _ in pairs] + [self._added(new) for _, new in pairs]
             refused = transact(self._dynamodb, parts)
-            pairs = list(zip(rows, again, strict=True))
             if not refused:
                 return outcomes | {row["execution"]["S"]: Requeued(new["execution"]["S"]) for row, new in pairs}
             left = []
-            for (row, _), ended, added in zip(pairs, refused, refused[len(rows) :], strict=False):
+            for (row, new), ended, added in zip(pairs, refused, refused[len(pairs) :], strict=False):
                 if ended.code == added.code == "None":
-                    left.append(row)
+                    left.append((row, new))
                     continue
-                reason = "its next attempt exists" if added.code != "None" else "it has changed meanwhile"
+                reason = NEXT_EXISTS if added.code != "None" else "it has changed meanwhile"
                 outcomes[row["execution"]["S"]] = NotRequeued(reason, row["state"]["S"])
-            rows = left
+            pairs = left
         return outcomes
 
     def discard(self, process: str, execution: str) -> bool:
