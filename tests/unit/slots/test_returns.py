@@ -172,11 +172,9 @@ def test_a_redriven_request_is_placed_as_if_it_was_sent_now(state: State, scene:
     assert redriven(scene, FIRST, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
 
     row, old = scene.row(SECOND), scene.row(FIRST)
-    assert (old["state"], old["ended"], old["expires"]) == (
-        {"S": "REDRIVEN"},
-        number(NOW),
-        number(int(LATER) + 30 * DAY),
-    )
+    assert (old["state"], old["ended"]) == ({"S": "REDRIVEN"}, number(NOW))
+    # The name of an attempt that has started is kept by Step Functions, that of another one only by its row.
+    assert old["expires"] == number(int(LATER) + (30 if state == "FAILED" else 90) * DAY)
     assert not old.keys() & {"body", "failed", "open"}
     assert row["place"] == row["placed"] == {"S": place_of(1, LATER, "0")}
     assert (row["sent"], row["open"]) == (number(LATER), number(LATER))

@@ -55,6 +55,9 @@ _READ = {
     ),
     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
 }
+# For which Step Functions keeps the name of an execution: a request that is sent again then does not run again, although
+# its row is deleted. No execution has the name of an attempt that never started, so its row is kept for as long.
+NAME_SECONDS = 90 * 86400
 NEXT_EXISTS = "its next attempt exists"
 # Kept for the next attempt.
 _KEPT = ("process_name", "request_id", "message_id", "digest", "priority", "weight", "skips")
@@ -202,11 +205,9 @@ class Requeues:
         return rows
 
     def _ended(self, row: Item, end: State, now: float) -> Any:
-        values: Item = {
-            ":end": {"S": end},
-            ":seen": row["state"],
-            ":expires": number(int(now + self._retention)),
-        }
+        never_started = row["state"]["S"] in ENDED_WITHOUT_START
+        kept = max(self._retention, NAME_SECONDS) if never_started else self._retention
+        values: Item = {":end": {"S": end}, ":seen": row["state"], ":expires": number(int(now + kept))}
         names = {"#state": "state", "#open": "open"}
         update, condition = REDRIVEN_UPDATE, REDRIVEN_CONDITION
         if end == "RETURNED":
