@@ -25,17 +25,6 @@ def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensi
     assert written == in_source()
 
 
-def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All metrics in `metrics` share their dimensions. A process's dimension must not become one of them."""
-    janitor = load("janitor")
-    janitor.handler({}, CONTEXT)
-    written = {metric.name: metric for metric in in_output(capsys.readouterr().out)}
-    assert written["SlotsInUse"].dimensions == written["SlotLimit"].dimensions == ("process", "service")
-    assert written["JanitorRuns"].dimensions == ("service",)
-
-
 @pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])
 def test_an_unknown_process_in_a_message_adds_no_metric(
     account: Account, load: Load, capsys: pytest.CaptureFixture[str], body: str

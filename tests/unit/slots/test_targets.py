@@ -86,15 +86,18 @@ def test_a_state_machine_under_a_key_that_the_roles_may_not_use_is_refused(
         check_key(ARN, described, key)
 
 
-def test_a_process_is_created_with_the_settings_of_its_runs(account: Account) -> None:
-    account.processes.create("q", 1, ARN, timeout_minutes=5, settle_seconds=60)
-    made = account.item("q")
-    assert (made.timeout_minutes, made.settle_seconds) == (5, 60)
-
-
-def test_settings_that_are_not_given_are_an_empty_map(account: Account) -> None:
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ({"timeout_minutes": 5, "settle_seconds": 60}, {"timeout_minutes": {"N": "5"}, "settle_seconds": {"N": "60"}}),
+        ({}, {}),
+    ],
+)
+def test_a_process_has_the_settings_of_its_runs_in_a_map(
+    given: dict[str, int], stored: dict[str, Any], account: Account
+) -> None:
     """The workflow's confirm sets the map, so that it is returned: it must exist."""
-    account.processes.create("q", 1, ARN)
-    assert account.raw_item("q")["run_settings"] == {"M": {}}
+    account.processes.create("q", 1, ARN, **given)
+    assert account.raw_item("q")["run_settings"] == {"M": stored}
     made = account.item("q")
-    assert (made.timeout_minutes, made.settle_seconds) == (None, 0)
+    assert (made.timeout_minutes, made.settle_seconds) == (given.get("timeout_minutes"), given.get("settle_seconds", 0))
