@@ -201,20 +201,16 @@ def test_a_caller_that_is_gone_or_has_an_answer_counts_as_answered(code: str, st
     assert not scene.row(NAME).keys() & UNPUBLISHED
 
 
-def test_one_end_that_is_not_published_does_not_keep_back_the_others(scene: QueueScene) -> None:
+@pytest.mark.parametrize("metric", ["AnswersFailed", "MalformedRequests"])
+def test_one_end_that_is_not_published_does_not_keep_back_the_others(metric: str, scene: QueueScene) -> None:
     end(scene, "CANCELLED")
     other = end(scene, "CANCELLED", Request("p", {}, "b"))
-    refuse(scene.stepfunctions, "SendTaskFailure", "ThrottlingException")
+    if metric == "AnswersFailed":
+        refuse(scene.stepfunctions, "SendTaskFailure", "ThrottlingException")
+    else:
+        scene.aws.tables.put("requests", scene.row(NAME) | {"attempt": {"S": "1"}})
     assert scene.endings.publish("p", [NAME, other]) == [NAME]
-    assert [row.execution for row in scene.published] == [other]
-
-
-def test_a_malformed_row_is_not_published_and_keeps_back_no_other(scene: QueueScene) -> None:
-    end(scene, "CANCELLED")
-    other = end(scene, "CANCELLED", Request("p", {}, "b"))
-    scene.aws.tables.put("requests", scene.row(NAME) | {"attempt": {"S": "1"}})
-    assert scene.endings.publish("p", [NAME, other]) == [NAME]
-    assert (scene.counted, [row.execution for row in scene.published]) == (["MalformedRequests"], [other])
+    assert (scene.counted, [row.execution for row in scene.published]) == ([metric], [other])
     assert (scene.aws.answers, "open" in scene.row(NAME)) == ([], True)
 
 

@@ -25,11 +25,6 @@ REQUEST = Request(
 )
 
 
-def page_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Let a page of a query have so many bytes, instead of 1 MB."""
-    monkeypatch.setattr("tests.simulation.aws.dynamodb._LARGEST_PAGE", size)
-
-
 def test_a_row_has_what_was_written(scene: QueueScene) -> None:
     scene.accept(REQUEST, "m1", at=NOW - 0.5)
     place = f"0#01799999999500#{'1'.zfill(40)}"
@@ -227,22 +222,16 @@ READS: dict[str, Callable[[RequestRows, int], Listed[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("read", READS.items(), ids=READS)
+@pytest.mark.parametrize("kind", READS)
 def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
-    read: tuple[str, Callable[[RequestRows, int], Listed[Any]]],
-    scene: QueueScene,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, scene: QueueScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, of_pages = read
     for name in scene.queue(*map(str, range(5))):
         if kind in ("history", "failures", "all failures"):
             scene.record(name, "FAILED")
-    page_of(monkeypatch, 1)  # a row each
-    shown = [
-        (len(listed.rows), listed.is_cut)
-        for listed in (of_pages(scene.rows, 2), of_pages(scene.rows, 5), of_pages(scene.rows, 9))
-    ]
-    assert shown == [(2, True), (5, False), (5, False)]
+    monkeypatch.setattr("tests.simulation.aws.dynamodb._LARGEST_PAGE", 1)  # bytes: a row each
+    read = [READS[kind](scene.rows, pages) for pages in (2, 5, 9)]
+    assert [(len(listed.rows), listed.is_cut) for listed in read] == [(2, True), (5, False), (5, False)]
 
 
 @pytest.mark.parametrize(
@@ -254,27 +243,15 @@ def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
         ({"sent": {"NULL": True}}, "sent must be of DynamoDB type N"),
     ],
 )
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda rows: rows.rows("p"),
-        lambda rows: rows.history("p", NOW, NOW),
-        lambda rows: rows.failures("p", NOW, NOW),
-        lambda rows: rows.failures(None, NOW, NOW),
-    ],
-    ids=["rows", "history", "failures", "all failures"],
-)
+@pytest.mark.parametrize("kind", ["rows", "history", "failures", "all failures"])
 def test_a_malformed_row_is_named_and_the_others_are_listed(
-    read: Callable[[RequestRows], Listed[RequestRow]],
-    attributes: Item,
-    problem: str,
-    scene: QueueScene,
+    kind: str, attributes: Item, problem: str, scene: QueueScene
 ) -> None:
     names = scene.queue("a", "b")
     for name in names:
         scene.record(name, "FAILED")
     scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
-    listed = read(scene.rows)
+    listed = READS[kind](scene.rows, 9)
     assert [row.request_id for row in listed.rows] == ["b"]
     (malformed,) = listed.malformed
     assert malformed.startswith(f"request {names[0]}: {problem}")
