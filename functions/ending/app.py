@@ -71,6 +71,7 @@ _closed = ClosedExecutions(
     Settlement(
         _workflow,
         _children,
+        _rows,
         Outcomes(_dynamodb, _settings.request_table_name),
         Requeues.from_settings(_settings, _dynamodb),
         _doorbell,

@@ -42,6 +42,7 @@ _stepfunctions = boto3.client("stepfunctions", config=_list_config)
 _workflow = Workflow(_stepfunctions, _settings.workflow_arn)
 _completion_events = CompletionEvents.from_environment()
 _children = Children(_stepfunctions)
+_rows = RequestRows(_dynamodb, _settings.request_table_name)
 _doorbell = Doorbell(_sqs, _settings.dispatch_queue_url)
 _grants = Grants(_dynamodb, _settings.slot_table_name)
 _requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
@@ -56,7 +57,7 @@ _janitor = Janitor(
         ReservationStarter(_starts, _grants, _requests, time.time),
         _doorbell,
     ),
-    RequestRows(_dynamodb, _settings.request_table_name),
+    _rows,
     Endings.from_settings(
         _settings, _workflow, _dynamodb, _stepfunctions, boto3.client("sns", config=_client_config), _completion_events
     ),
@@ -66,6 +67,7 @@ _janitor = Janitor(
     Settlement(
         _workflow,
         _children,
+        _rows,
         Outcomes(_dynamodb, _settings.request_table_name),
         Requeues.from_settings(_settings, _dynamodb),
         _doorbell,

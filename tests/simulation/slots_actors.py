@@ -137,7 +137,8 @@ def _delete(outside: Outside, queue: str, messages: tuple[Message, ...], left: l
 def _settlement(outside: Outside, workflow: Workflow) -> Settlement:
     dynamodb, children = outside.client("dynamodb"), Children(outside.client("stepfunctions"))
     outcomes, doorbell = Outcomes(dynamodb, ROWS), Doorbell(outside.client("sqs"), BELLS)
-    return Settlement(workflow, children, outcomes, _requeues(outside), doorbell, outside.clock)
+    rows = RequestRows(dynamodb, ROWS)
+    return Settlement(workflow, children, rows, outcomes, _requeues(outside), doorbell, outside.clock)
 
 
 def in_order(_: list[Any]) -> None:

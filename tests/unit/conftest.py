@@ -93,7 +93,7 @@ class Account(SlotParts):
         self.bus = Bus(self.events)
         self.notices = passed_values(self.sns, "Publish", "Message")
         self.settlement = Settlement(
-            self.workflow, self.children, self.outcomes, self.requeues, self.doorbell, lambda: self.now
+            self.workflow, self.children, self.rows, self.outcomes, self.requeues, self.doorbell, lambda: self.now
         )
         self.closed_executions = ClosedExecutions(
             self.slots,

@@ -226,3 +226,22 @@ def test_a_request_that_holds_a_slot_again_is_not_queued_again(released: Janitor
     released.account.hold(released.execution)
     assert _settled(released)[0] is False
     assert (released.account.states, released.account.rings) == ({"order-1/1": "STARTED"}, [])
+
+
+# An earlier request with the same id
+
+
+@pytest.mark.parametrize("has_slot", [True, False])
+def test_an_execution_of_an_earlier_request_is_no_end_of_a_later_one(account: Account, *, has_slot: bool) -> None:
+    """Step Functions keeps names longer than rows are kept. A dispatch rejects the later request."""
+    scene = JanitorScene(account)
+    scene.reserve()
+    scene.abort()
+    execution = account.workflow.describe(scene.execution)
+    assert execution and execution.started_at
+    account.set_row(scene.execution, state={"S": "QUEUED"}, open={"N": str(execution.started_at + 3600)})
+    if not has_slot:
+        account.free(scene.execution)
+    account.event_at(scene.execution, LATER)
+    assert account.row(scene.execution).state == "QUEUED"
+    assert (scene.execution in account.item().holders) == has_slot

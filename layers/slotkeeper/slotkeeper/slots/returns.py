@@ -55,7 +55,7 @@ _READ = {
     ),
     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
 }
-# For which Step Functions keeps the name of an execution: a request that is sent again then does not run again, although
+# For which Step Functions keeps the name of an execution: a request that is sent again does not run again, although
 # its row is deleted. No execution has the name of an attempt that never started, so its row is kept for as long.
 NAME_SECONDS = 90 * 86400
 NEXT_EXISTS = "its next attempt exists"

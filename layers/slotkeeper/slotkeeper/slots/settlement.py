@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
 from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
-from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.work import Children, Work
 
@@ -71,6 +72,15 @@ def decide(execution: Execution | None, work: Work | None, target: str = "") -> 
     return Failed(execution.error or execution.status, cause)
 
 
+def _is_older(execution: Execution, row: RequestRow | None) -> bool:
+    """Whether an execution is that of an earlier request with the same id, whose row has expired.
+
+    A dispatch rejects the request that waits (starts.py).
+    """
+    accepted = row.open if row is not None and not row.is_unpublished else None
+    return accepted is not None and (execution.started_at or accepted) < accepted - CLOCK_SKEW_SECONDS
+
+
 def _answer(work: Work, target: str) -> str:
     """As the workflow's states answer (RunGlueJob, RunStateMachine)."""
     if work.is_glue_run:
@@ -90,6 +100,7 @@ class Settlement:
 
     workflow: Workflow
     children: Children
+    rows: RequestRows
     outcomes: Outcomes
     requeues: Requeues
     doorbell: Doorbell
@@ -104,6 +115,8 @@ class Settlement:
         execution = self.workflow.describe(name)
         if execution is not None and not execution.is_closed:
             return False
+        if work is None and execution is not None and _is_older(execution, self.rows.row(process, name)):
+            return False
         if not (execution and execution.has_lost_its_slot) or (work is not None and work.has_succeeded):
             self._record(process, name, decide(execution, work, target), report)
         return True  # one that has lost its slot is queued again when this one is free
@@ -114,7 +127,7 @@ class Settlement:
         if execution is None:
             if row.started is None or self.clock() - row.started < FORGOTTEN_AFTER:
                 return False
-        elif not execution.is_closed:
+        elif not execution.is_closed or _is_older(execution, row):
             return True  # its next end has its own event
         elif execution.has_lost_its_slot:
             return self._give_back(row, report)
