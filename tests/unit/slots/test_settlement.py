@@ -238,7 +238,8 @@ def test_an_execution_of_an_earlier_request_is_no_end_of_a_later_one(account: Ac
     scene.reserve()
     scene.abort()
     execution = account.workflow.describe(scene.execution)
-    assert execution and execution.started_at
+    assert execution
+    assert execution.started_at
     account.set_row(scene.execution, state={"S": "QUEUED"}, open={"N": str(execution.started_at + 3600)})
     if not has_slot:
         account.free(scene.execution)
