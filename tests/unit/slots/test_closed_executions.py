@@ -242,10 +242,18 @@ def test_a_status_event_of_an_execution_with_a_leases_name_frees_no_slot(aborted
     assert list(account.item().holders) == [aborted.execution]
 
 
-def test_a_malformed_process_is_handled_again(aborted: JanitorScene) -> None:
-    aborted.account.write("slot_limit", {"S": "1"})
-    again, report = aborted.account.event_at(aborted.execution, SOON)
+@pytest.mark.parametrize("outcome", ["FAILED", ""], ids=["recorded", "unrecorded"])
+def test_a_malformed_process_is_handled_again_and_what_is_recorded_published(
+    outcome: str, aborted: JanitorScene
+) -> None:
+    """The holder decides whether a request has succeeded. No run of the janitor visits the process."""
+    account = aborted.account
+    if outcome:
+        account.record(aborted.execution, outcome)
+    account.write("slot_limit", {"S": "1"})
+    again, report = account.event_at(aborted.execution, SOON)
     assert (again, report.counts["MalformedProcesses"]) == (AFTER_FAILURE_SECONDS, 1)
+    assert _published(aborted) == [("FAILED", "Error")] * bool(outcome)
 
 
 def test_an_event_of_an_execution_that_runs_again_does_nothing(scene: JanitorScene) -> None:

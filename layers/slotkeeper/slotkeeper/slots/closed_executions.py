@@ -80,8 +80,10 @@ class ClosedExecutions:
         try:
             process = self.slots.read(process_name)
         except MalformedProcess as error:
-            # The holder decides whether the request has succeeded.
+            # The holder decides whether the request has succeeded, if its workflow has recorded nothing.
             report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), execution=name)
+            # No run of the janitor visits it. What the workflow has recorded need not wait for the repair.
+            self._publish(process_name, name)
             return AFTER_FAILURE_SECONDS
         holder = process.holders.get(name) if process else None
         if process and holder and not holder.is_lease:  # a lease may have the name of a manually started execution
