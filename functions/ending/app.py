@@ -149,7 +149,7 @@ def _parsed(body: str) -> tuple[str, dict[str, Any]]:
     except (ValueError, TypeError, RecursionError):
         return "", {}
     is_known = isinstance(fields, dict) and kind and all(isinstance(fields.get(each), str) for each in _FIELDS[kind])
-    return (kind, fields) if is_known else ("", {})
+    return (kind, fields) if is_known and isinstance(fields.get("executions", []), list) else ("", {})
 
 
 def _publish(process: str, executions: list[str] | None, seconds_left: Callable[[], float]) -> int | None:
