@@ -360,33 +360,23 @@ def test_a_lease_is_planned_behind_the_queue_with_two_reads_and_a_write(shared: 
     assert (shared.rings, shared.process.grants) == ([], 9)
 
 
-@pytest.mark.parametrize(
-    ("act", "reason"),
-    [
-        pytest.param(lambda scene: scene.queue("a"), "requests in the queue come first", id="one that may start"),
-        pytest.param(
-            lambda scene: (scene.hold({"p-x": running()}), scene.queue("a", weight=2)),
-            "requests in the queue come first",
-            id="one that does not fit",
-        ),
-        pytest.param(
-            lambda scene: (scene.queue(*"abcdef", weight=3), scene.queue("g")),
-            "requests in the queue come first",
-            id="behind many that are blocked",
-        ),
-        pytest.param(lambda scene: scene.queue("a", "b", weight=3), "", id="blocked ones"),
-        pytest.param(
-            lambda scene: scene.hold({scene.queue("a")[0]: running()}), "", id="one that starts, or runs already"
-        ),
-        pytest.param(
-            lambda scene: scene.queue("late", start_before="2027-01-15T08:00:00Z"), "", id="one that leaves the queue"
-        ),
-    ],
-)
-def test_a_request_that_waits_comes_first_unless_it_is_blocked(act: Act, reason: str, shared: LeaseScene) -> None:
-    act(shared)
-    if reason:
-        _refused(shared, reason)
+COMES_FIRST: dict[str, Act] = {
+    "one that may start": lambda it: it.queue("a"),
+    "one that does not fit": lambda it: (it.hold({"p-x": running()}), it.queue("a", weight=2)),
+    "behind many that are blocked": lambda it: (it.queue(*"abcdef", weight=3), it.queue("g")),
+}
+WAITS: dict[str, Act] = {
+    "blocked ones": lambda it: it.queue("a", "b", weight=3),
+    "one that starts, or runs already": lambda it: it.hold({it.queue("a")[0]: running()}),
+    "one that leaves the queue": lambda it: it.queue("late", start_before="2027-01-15T08:00:00Z"),
+}
+
+
+@pytest.mark.parametrize("kind", [*COMES_FIRST, *WAITS])
+def test_a_request_that_waits_comes_first_unless_it_is_blocked(kind: str, shared: LeaseScene) -> None:
+    (COMES_FIRST | WAITS)[kind](shared)
+    if kind in COMES_FIRST:
+        _refused(shared, "requests in the queue come first")
         assert shared.owners == []
     else:
         assert _hold(shared.leases) == "held"
