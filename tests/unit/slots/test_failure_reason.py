@@ -80,6 +80,11 @@ def test_the_message_is_found_in_a_cause_that_was_cut_at_any_character() -> None
         assert "not this one" not in reason
 
 
+def test_a_cause_that_only_looks_like_a_run_has_a_reason() -> None:
+    """An operator's StopExecution may give any cause. Without a reason, its end would never be published."""
+    assert failure_reason(r'{"ErrorMessage": "no C:\data"}') == "no C:..."
+
+
 def test_the_run_is_named_by_a_cause_that_contains_it_and_not_by_an_argument() -> None:
     arguments = {"--note": '{"Id":"jr_other"}'}
     assert failed_run(f"States.TaskFailed: {cause_of(Arguments=arguments)}") == "jr_21e3"

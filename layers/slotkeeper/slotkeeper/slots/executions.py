@@ -28,7 +28,7 @@ FORGOTTEN_AFTER = 86400
 # The workflow's last state puts the error's name before the cause.
 _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
 # In the run's arguments the same text is escaped, so it does not match there.
-_MESSAGE = re.compile(r'"ErrorMessage"\s*:\s*("(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*)("?)')
+_MESSAGE = re.compile(r'"ErrorMessage"\s*:\s*("(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*)("?)')
 _RUN_ID = re.compile(r'"Id"\s*:\s*"(jr_\w+)"')
 _CUT_BEFORE_MESSAGE = "unknown: the cause was cut before Glue's error message, since the run's arguments are long"
 
