@@ -256,6 +256,19 @@ def test_a_malformed_process_is_handled_again_and_what_is_recorded_published(
     assert _published(aborted) == [("FAILED", "Error")] * bool(outcome)
 
 
+def test_a_malformed_row_keeps_no_slot(aborted: JanitorScene) -> None:
+    """An operator repairs it, and its end is published then."""
+    account = aborted.account
+    account.dynamodb.update_item(
+        TableName=account.request_table,
+        Key={"process_name": {"S": "p"}, "execution": {"S": aborted.execution}},
+        UpdateExpression="SET weight = :text",
+        ExpressionAttributeValues={":text": {"S": "two"}},
+    )
+    assert _receives(aborted, SOON, FIRST, SECOND)[-1] == AFTER_FAILURE_SECONDS
+    assert (account.item().holders, account.rows.unpublished("p").rows) == ({}, [(aborted.execution, "FAILED")])
+
+
 def test_an_event_of_an_execution_that_runs_again_does_nothing(scene: JanitorScene) -> None:
     scene.start()
     scene.run("RUNNING")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
 from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
-from slotkeeper.slots.rows import RequestRow, RequestRows
+from slotkeeper.slots.rows import MalformedRequestRow, RequestRow, RequestRows
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.work import Children, Work
 
@@ -115,7 +116,10 @@ class Settlement:
         execution = self.workflow.describe(name)
         if execution is not None and not execution.is_closed:
             return False
-        if work is None and execution is not None and _is_older(execution, self.rows.row(process, name)):
+        row: RequestRow | None = None
+        with suppress(MalformedRequestRow):  # its slot must not stay for that
+            row = self.rows.row(process, name) if work is None else None
+        if execution is not None and _is_older(execution, row):
             return False
         if not (execution and execution.has_lost_its_slot) or (work is not None and work.has_succeeded):
             self._record(process, name, decide(execution, work, target), report)
