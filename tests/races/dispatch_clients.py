@@ -22,6 +22,7 @@ from slotkeeper.slots import grants, protocol, request_table
 from slotkeeper.slots.dispatch import Tools, dispatch
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.grants import Grants
+from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
 from slotkeeper.slots.request_table import Leaving, RequestTable
 from slotkeeper.slots.starts import NotStarted, ReservationStarter, Running, StartOutcome
@@ -124,7 +125,7 @@ class Dispatcher:
         self._orders = orders
         self._random = random.Random(number)  # noqa: S311
         self._slots = Table(dynamodb, orders.slots, "process_name")
-        self._row_table = Table(dynamodb, orders.rows, "process_name", "execution")
+        self._outcomes = Outcomes(dynamodb, orders.rows)
         self._rows = RequestTable(dynamodb, orders.rows, orders.slots)
         self._workflow = Workflow(dynamodb, orders.slots, PROCESS)
         given = Grants(dynamodb, orders.slots)
@@ -177,14 +178,7 @@ class Dispatcher:
         """Confirm, record the outcome, release."""
         if self._workflow.confirm(name):
             self.did.confirmed.append(name)
-        ended = {":end": {"S": "SUCCEEDED"}, ":queued": {"S": "QUEUED"}, ":started": {"S": "STARTED"}}
-        self._row_table.update(
-            (PROCESS, name),
-            "SET #state = :end REMOVE place, deadline",
-            "#state IN (:queued, :started)",
-            ended,
-            {"#state": "state"},
-        )
+        self._outcomes.succeeded(PROCESS, name, NOW)
         self._workflow.release(name)
 
 

@@ -50,12 +50,10 @@ class DispatchRace:
 
 @dataclass(frozen=True)
 class DispatchOutcome:
-    """A race that has ended. `faults`: sentences. `grants`: of which each is one write."""
+    """A race that has ended. `faults`: sentences."""
 
     faults: list[str]
     did: Did
-    grants: int
-    granted: int
     most_in_use: int
 
 
@@ -119,7 +117,7 @@ def _judged(images: Iterable[Item], rows: list[Item], did: Did) -> DispatchOutco
     waiting = set(places) - cancelled  # that are queued, as each grant has found them
     ever_held: set[str] = set()  # without those that were put back
     held: Item = {}
-    before, grants, granted, most = 0, 0, 0, 0
+    before, most = 0, 0
     for image in images:
         holders, limit, now = image["holders"]["M"], int(image["slot_limit"]["N"]), int(image["grants"]["N"])
         in_use = sum(_weight(each["M"]) for each in holders.values())
@@ -137,14 +135,13 @@ def _judged(images: Iterable[Item], rows: list[Item], did: Did) -> DispatchOutco
         waiting |= {name for name in removed - cancelled if held[name]["M"]["state"]["S"] == "RESERVED"}
         ever_held -= removed if now != before else set()
         held, before, most = holders, now, max(most, in_use)
-        grants, granted = grants + bool(added), granted + len(added)
     faults += [f"{name} was cancelled, and had a slot" for name in cancelled & ever_held]
     faults += [f"{name} was cancelled, and has run" for name in cancelled & set(did.confirmed)]
     if sorted(did.cancelled) != sorted(cancelled):
         faults.append(f"cancelled by the answers {sorted(did.cancelled)}, by the rows {sorted(cancelled)}")
     if len(set(did.confirmed)) < len(did.confirmed):
         faults.append("a request has run twice")
-    return DispatchOutcome(faults, did, grants, granted, most)
+    return DispatchOutcome(faults, did, most)
 
 
 def _weight(entry: Item) -> int:
