@@ -27,7 +27,6 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from tests.simulation import exploring, scheduling, small_worlds
-from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
 CHUNK = 100  # schedules that a process runs before it reports, times the world's share
@@ -134,7 +133,6 @@ def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple
 
 
 def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
-    Program.merges = False
     gc.disable()  # there is hardly any garbage, and collections take longer the larger the caches are
     started = time.process_time()
     result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
@@ -164,7 +162,6 @@ def _history(kind: str, seed: int) -> str:
 
 
 def _explore(name: str) -> dict[str, Any]:
-    Program.merges = True
     small_worlds.forget()
     small = small_worlds.SMALL[name]
     started = time.process_time()

@@ -11,15 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation import small_worlds
-from tests.simulation.transcript import Program
 
 
 @pytest.fixture(autouse=True)
 def empty_caches() -> Iterator[None]:
     small_worlds.forget()
-    Program.merges = True
     gc.disable()
     yield
     gc.enable()
     small_worlds.forget()
-    Program.merges = True

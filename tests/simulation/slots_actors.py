@@ -310,7 +310,6 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
     return "released"
 
 
-# None of these keeps its whole state in variables: it asks while it builds a tuple or a list.
 starter = Program("starter", receive)
 dispatcher = Program("dispatcher", answer)
 janitor_run = Program("janitor", run_janitor)

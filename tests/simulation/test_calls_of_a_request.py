@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.simulation.slots_actors import BELLS, ENDINGS, REQUESTS, ROWS, SLOTS
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
-from tests.simulation.transcript import Program
 
 COSTS = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
 
@@ -29,7 +28,6 @@ def calls_of(requests: str) -> Counter[tuple[str, str]]:
     """The calls for these requests of one process with one slot, without a fault."""
     world = CountingWorld(Plan(tuple(map(Sent, requests)), event_steps=True))
     world.counted = Counter()
-    Program.merges = False
     while choices := world.steps() or world.time_steps():
         world.take(choices[0])
     world.check_end()

@@ -19,7 +19,7 @@ from slotkeeper.slots.work import Work
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.workflow import change_state
-from tests.simulation.world_runs import Control
+from tests.simulation.world_runs import Control, replaced, set_to
 from tests.simulation.worlds import World
 
 Patch = pytest.MonkeyPatch
@@ -28,18 +28,6 @@ A, CALLER = Sent("a"), Sent("a", caller=True)
 
 def _world(*requests: Sent, **plan: Any) -> Callable[[], World]:
     return lambda: SlotsWorld(Plan(requests or (CALLER,), **plan))
-
-
-def _set(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(owner, name, value)
-
-
-def _replaced(module: Any, name: str, old: str, new: str = "") -> Callable[[Patch], None]:
-    def remove(patch: Patch) -> None:
-        assert old in getattr(module, name)
-        patch.setattr(module, name, getattr(module, name).replace(old, new))
-
-    return remove
 
 
 def _recorded_with(old: str, new: str) -> Callable[[Patch], None]:
@@ -127,7 +115,7 @@ SENDER = {
     "marked without a notification": Control(
         _counts_as_done(Endings, "_notify"), _world(fails=1, **PUBLISHES), 1, "S9"
     ),
-    "a failure is not notified": Control(_set(FailureNotices, "publish", lambda *_: None), _world(fails=1), 0, "S9"),
+    "a failure is not notified": Control(set_to(FailureNotices, "publish", lambda *_: None), _world(fails=1), 0, "S9"),
     "may expire unpublished": Control(
         _recorded_with("' REMOVE place, deadline, expires, body", "', expires = :now REMOVE place, body"),
         _world(),
@@ -139,17 +127,17 @@ SENDER = {
     ),
     "the workflow answers": Control(the_workflow_answers, _world(), 0, "S9"),
     "the janitor repeats nothing": Control(
-        _set(Janitor, "_publish_ends", the_janitor_repeats_nothing), _world(**PUBLISHES), 1, "S4"
+        set_to(Janitor, "_publish_ends", the_janitor_repeats_nothing), _world(**PUBLISHES), 1, "S4"
     ),
     "a success is not published": Control(a_success_is_not_published, _world(), 0, "S4"),
     "an end without a start is not published": Control(
-        _set(EndingQueue, "publish", lambda *_: None), _world(rejects=("a",)), 0, "S4"
+        set_to(EndingQueue, "publish", lambda *_: None), _world(rejects=("a",)), 0, "S4"
     ),
     "the ends of a removed process are not published": Control(
-        _set(EndingQueue, "publish_all", lambda *_: None), _world(limits=(0,), replacements=1), 0, "S4"
+        set_to(EndingQueue, "publish_all", lambda *_: None), _world(limits=(0,), replacements=1), 0, "S4"
     ),
     "a message that is no request is not published": Control(
-        _set(EndingQueue, "refused", lambda *_: None), _world(Sent("a", caller=True, malformed=True)), 0, "S9"
+        set_to(EndingQueue, "refused", lambda *_: None), _world(Sent("a", caller=True, malformed=True)), 0, "S9"
     ),
 }
 
@@ -158,13 +146,13 @@ SENDER = {
 
 def redriven_before_it_is_published(patch: Patch) -> None:
     is_published = "attribute_not_exists(#open)"
-    _replaced(returns, "REDRIVEN_CONDITION", is_published, f"({is_published} OR attribute_exists(#open))")(patch)
+    replaced(returns, "REDRIVEN_CONDITION", is_published, f"({is_published} OR attribute_exists(#open))")(patch)
     patch.setattr(returns, "_kept_because", lambda row: "" if "body" in row else "no content")
 
 
 def redriven_twice(patch: Patch) -> None:
-    _replaced(returns, "REDRIVEN_CONDITION", "#state = :seen", "(#state = :seen OR #state <> :seen)")(patch)
-    _replaced(returns, "REDRIVEN_CONDITION", " AND attribute_exists(body)")(patch)
+    replaced(returns, "REDRIVEN_CONDITION", "#state = :seen", "(#state = :seen OR #state <> :seen)")(patch)
+    replaced(returns, "REDRIVEN_CONDITION", " AND attribute_exists(body)")(patch)
     added = returns.Requeues._added
 
     def overwrite(self: returns.Requeues, row: Any) -> Any:
@@ -188,22 +176,22 @@ def a_returned_request_loses_its_caller(patch: Patch) -> None:
 
 ROWS = {
     "recorded over another end": Control(
-        _replaced(outcomes, "FAILURE_CONDITION", "#state IN", "attribute_exists(execution) OR #state IN"),
+        replaced(outcomes, "FAILURE_CONDITION", "#state IN", "attribute_exists(execution) OR #state IN"),
         _world(fails=1, aim="ends"),
         1,
         "S7",
     ),
-    "a succeeded run counts as failed": Control(_set(Work, "has_succeeded", False), _world(aim="ends"), 1, "S7"),
+    "a succeeded run counts as failed": Control(set_to(Work, "has_succeeded", False), _world(aim="ends"), 1, "S7"),
     "redriven before it is published": Control(redriven_before_it_is_published, _world(fails=1, again=("a",)), 0, "S9"),
     "redriven twice": Control(redriven_twice, _world(A, fails=1, again=("a", "a"), rests=True), 0, "S3"),
     "redriven although it was discarded": Control(
-        _replaced(returns, "REDRIVEN_CONDITION", " AND attribute_exists(body)"),
+        replaced(returns, "REDRIVEN_CONDITION", " AND attribute_exists(body)"),
         _world(A, fails=1, again=("a",), discards=("a",), rests=True),
         0,
         "S3",
     ),
     "discarded although it was redriven": Control(
-        _replaced(returns, "DISCARD_CONDITION", "attribute_exists(failed)", "attribute_exists(execution)"),
+        replaced(returns, "DISCARD_CONDITION", "attribute_exists(failed)", "attribute_exists(execution)"),
         _world(A, fails=1, again=("a",), discards=("a",), rests=True),
         0,
         "S3",

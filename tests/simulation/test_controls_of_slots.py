@@ -26,11 +26,10 @@ from slotkeeper.slots.work import JobRunSearch
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.workflow import change_state
-from tests.simulation.world_runs import Control, breaks
+from tests.simulation.world_runs import Control, all_of, breaks, replaced, set_to, state_with
 from tests.simulation.worlds import World
 
 Patch = pytest.MonkeyPatch
-Remove = Callable[[Patch], None]
 A, B, C = Sent("a"), Sent("b"), Sent("c")
 LOW, HIGH = Sent("b", "low"), Sent("c", "high")
 SKIPS = Sent("a", weight=2, skips=True)
@@ -38,32 +37,6 @@ SKIPS = Sent("a", weight=2, skips=True)
 
 def _world(*requests: Sent, **plan: Any) -> Callable[[], World]:
     return lambda: SlotsWorld(Plan(requests, **plan))
-
-
-def _replaced(module: Any, name: str, old: str, new: str) -> Remove:
-    """A control that changes an expression."""
-
-    def remove(patch: Patch) -> None:
-        assert old in getattr(module, name)
-        patch.setattr(module, name, getattr(module, name).replace(old, new))
-
-    return remove
-
-
-def _set(owner: Any, name: str, value: Any) -> Remove:
-    return lambda patch: patch.setattr(owner, name, value)
-
-
-def _state(name: str, change: Callable[[dict[str, Any]], Any]) -> Remove:
-    return lambda patch: change_state(patch, name, change)
-
-
-def _all(*removes: Remove) -> Remove:
-    def remove(patch: Patch) -> None:
-        for each in removes:
-            each(patch)
-
-    return remove
 
 
 KEPT = "grants = if_not_exists(grants, :one)"
@@ -101,14 +74,16 @@ def _without_place(state: dict[str, Any]) -> None:
 
 
 ROWS = {
-    "accept: overwrites": Control(_set(RequestTable, "add", overwrite), _world(A), 1, "S3"),
-    "mark: although it has ended": Control(_set(RequestTable, "mark_started", mark_always), _world(A), 0, "S3"),
+    "accept: overwrites": Control(set_to(RequestTable, "add", overwrite), _world(A), 1, "S3"),
+    "mark: although it has ended": Control(set_to(RequestTable, "mark_started", mark_always), _world(A), 0, "S3"),
     "mark: before the start": Control(marked_before_the_start, _world(A, aim="invocations"), 1, "S4 S5 S6"),
-    "outcome: keeps the place": Control(_state("RecordOutcome", _without_place), _world(A), 0, "S3"),
+    "outcome: keeps the place": Control(state_with("RecordOutcome", _without_place), _world(A), 0, "S3"),
     "outcome: after the release": Control(
-        _state("RunGlueJob", lambda state: state.update(Next="ReleaseSlot")), _world(A), 0, "S7"
+        state_with("RunGlueJob", lambda state: state.update(Next="ReleaseSlot")), _world(A), 0, "S7"
     ),
-    "handler: no outcome": Control(_set(Settlement, "_record", lambda *_: None), _world(A, aim="ends"), 1, "S3 S4 S7"),
+    "handler: no outcome": Control(
+        set_to(Settlement, "_record", lambda *_: None), _world(A, aim="ends"), 1, "S3 S4 S7"
+    ),
 }
 
 # Grants and exits --------------------------------------------------------------------------------------------------
@@ -138,20 +113,20 @@ def the_queue_is_read_before_the_item(patch: Patch) -> None:
     patch.setattr(_Dispatch, "run", hasty)
 
 
-SEEN = _replaced(grants, "GRANT_CONDITION", "grants = :seen", "(grants = :seen OR grants <> :seen)")
+SEEN = replaced(grants, "GRANT_CONDITION", "grants = :seen", "(grants = :seen OR grants <> :seen)")
 GRANTS = {
     "grant: of an old plan": Control(SEEN, _world(A, cancels=("a",)), 0, "S3"),
-    "grant: leaves grants as it is": Control(_replaced(grants, "GRANT_UPDATE", CHANGED, KEPT), _world(A), 0, "S5"),
+    "grant: leaves grants as it is": Control(replaced(grants, "GRANT_UPDATE", CHANGED, KEPT), _world(A), 0, "S5"),
     "grant: under an old limit": Control(
-        _replaced(grants, "GRANT_CONDITION", "slot_limit = :limit", "(slot_limit = :limit OR slot_limit <> :limit)"),
+        replaced(grants, "GRANT_CONDITION", "slot_limit = :limit", "(slot_limit = :limit OR slot_limit <> :limit)"),
         _world(A, B, limit=2, limits=(1,), batch=True),
         0,
         "S1",
     ),
     "grant: next to a lease, without room": Control(
-        _all(
-            _replaced(lease_protocol, "TAKE_UPDATE", CHANGED, KEPT),
-            _replaced(
+        all_of(
+            replaced(lease_protocol, "TAKE_UPDATE", CHANGED, KEPT),
+            replaced(
                 grants,
                 "GRANT_CONDITION",
                 "slots_in_use <= :counted AND size(holders) <= :room",
@@ -164,16 +139,16 @@ GRANTS = {
     ),
     "dispatch: reads the queue before the item": Control(the_queue_is_read_before_the_item, _world(A, B), 0, "S3"),
     "leave: leaves grants as it is": Control(
-        _replaced(request_table, "LEAVE_PROCESS_UPDATE", CHANGED, KEPT), _world(A, cancels=("a",)), 0, "S3"
+        replaced(request_table, "LEAVE_PROCESS_UPDATE", CHANGED, KEPT), _world(A, cancels=("a",)), 0, "S3"
     ),
     "leave: with a holder": Control(
-        _replaced(request_table, "LEAVE_CONDITION", " AND {absent}", " OR ({absent})"),
+        replaced(request_table, "LEAVE_CONDITION", " AND {absent}", " OR ({absent})"),
         _world(A, cancels=("a",)),
         0,
         "S3",
     ),
     "handler: leaves grants as it is": Control(
-        _all(_replaced(protocol, "FREE_UPDATE", CHANGED, KEPT), _set(protocol, "NOTE_END_UPDATE", f"SET {KEPT}")),
+        all_of(replaced(protocol, "FREE_UPDATE", CHANGED, KEPT), set_to(protocol, "NOTE_END_UPDATE", f"SET {KEPT}")),
         _world(A, frees=1, aim="ends"),
         1,
         "S3",
@@ -234,19 +209,19 @@ def too_early(self: DispatchFailed, report: Any, *_: Any) -> None:
 
 STARTS = {
     "old reservations stay": Control(
-        _set(dispatch, "orphans", lambda *_: ()), _world(A, aim="invocations"), 1, "S4 S6"
+        set_to(dispatch, "orphans", lambda *_: ()), _world(A, aim="invocations"), 1, "S4 S6"
     ),
     "a full process is left, although a reservation is old": Control(
-        _set(_Dispatch, "_may_change", only_leases), _world(A, aim="invocations"), 1, "S4 S6"
+        set_to(_Dispatch, "_may_change", only_leases), _world(A, aim="invocations"), 1, "S4 S6"
     ),
     "an uncertain start is forgotten": Control(
-        _set(_Dispatch, "_end", as_if_certain), _world(A, aim="dispatches"), 1, "S4 S6"
+        set_to(_Dispatch, "_end", as_if_certain), _world(A, aim="dispatches"), 1, "S4 S6"
     ),
     "a failure rings too early": Control(
-        _set(DispatchFailed, "__init__", too_early), _world(A, aim="dispatches"), 1, "S4 S6"
+        set_to(DispatchFailed, "__init__", too_early), _world(A, aim="dispatches"), 1, "S4 S6"
     ),
     "a failure does not ring": Control(
-        _set(Starter, "_dispatch_received", dispatch_and_forget), _world(A, aim="dispatches"), 1, "S4 S6"
+        set_to(Starter, "_dispatch_received", dispatch_and_forget), _world(A, aim="dispatches"), 1, "S4 S6"
     ),
     "a try without an answer was not made": Control(
         a_try_without_an_answer_was_not_made, _world(A, aim="dispatches"), 1, "S4"
@@ -347,19 +322,19 @@ HEAVY = (Sent("a", weight=2), B)  # next to a lease, only b has a slot
 BELLS = {
     "leave: does not ring": Control(only_timers_ring, _world(*HEAVY, limit=2, leased=600, cancels=("a",)), 0, "S6"),
     "limit: does not ring": Control(
-        _set(Operations, "set_limit", lambda self, *given: self.processes.set_limit(*given)),
+        set_to(Operations, "set_limit", lambda self, *given: self.processes.set_limit(*given)),
         _world(Sent("a", weight=2), limits=(2,)),
         0,
         "S6",
     ),
-    "workflow: does not ring": Control(_state("Ring", _silent), _world(A, B), 0, "S6"),
+    "workflow: does not ring": Control(state_with("Ring", _silent), _world(A, B), 0, "S6"),
     "workflow: rings before the release": Control(rung_before_the_release, _world(A, B), 0, "S6"),
     "handler: does not ring": Control(an_event_does_not_ring, _world(A, B, aim="ends"), 1, "S6"),
     "lease: does not ring": Control(
-        _set(lease_protocol.LeaseSteps, "_ring", lambda *_: None), _world(A, leases=(0,)), 0, "S6"
+        set_to(lease_protocol.LeaseSteps, "_ring", lambda *_: None), _world(A, leases=(0,)), 0, "S6"
     ),
     "grant refused: ends the dispatch": Control(
-        _set(_Dispatch, "_after_refusal", a_refused_grant_ends_the_dispatch),
+        set_to(_Dispatch, "_after_refusal", a_refused_grant_ends_the_dispatch),
         _world(A, LOW, limit=2),
         0,
         "S6",
@@ -369,18 +344,20 @@ BELLS = {
     ),
     "cut: ends the dispatch": Control(one_start_in_a_grant, _world(A, B, limit=2, batch=True), 0, "S6"),
     "nothing is rung after a throttle": Control(
-        _set(_Dispatch, "_ring", lambda *_, **__: None), _world(A, aim="dispatches"), 1, "S6"
+        set_to(_Dispatch, "_ring", lambda *_, **__: None), _world(A, aim="dispatches"), 1, "S6"
     ),
-    "timer: none": Control(_set(_Dispatch, "_look_again", lambda *_: None), _world(A, leased=30), 0, "S4 S6"),
+    "timer: none": Control(set_to(_Dispatch, "_look_again", lambda *_: None), _world(A, leased=30), 0, "S4 S6"),
     "timer: noted, then sent": Control(
-        _set(_Dispatch, "_look_again", notes_first), _world(A, leased=30, aim="dispatches"), 1, "S4 S6"
+        set_to(_Dispatch, "_look_again", notes_first), _world(A, leased=30, aim="dispatches"), 1, "S4 S6"
     ),
     "timer: none after a grant": Control(
         no_timer_after_a_grant, _world(A, B, limit=2, leased=30, batch=True, run_seconds=(900,)), 0, "S6"
     ),
-    "timer: none for the end of a lease": Control(_set(Process, "next_expiry", None), _world(A, leased=30), 0, "S4 S6"),
+    "timer: none for the end of a lease": Control(
+        set_to(Process, "next_expiry", None), _world(A, leased=30), 0, "S4 S6"
+    ),
     "a full process is left, although a lease will end": Control(
-        _set(_Dispatch, "_may_change", full_or_not), _world(A, leased=30), 0, "S4 S6"
+        set_to(_Dispatch, "_may_change", full_or_not), _world(A, leased=30), 0, "S4 S6"
     ),
 }
 
@@ -441,13 +418,13 @@ WORKFLOW = {
         f2_freed_without_a_check_of_glue, _world(A, aim="ends", run_seconds=(900,)), 1, "S7"
     ),
     "released_at_a_task_timeout": Control(
-        _state("IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="RecordOutcome")),
+        state_with("IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="RecordOutcome")),
         _world(A, aim="polls"),
         1,
         "S7",
     ),
     "started_again_after_a_lost_answer": Control(
-        _state("RunGlueJob", lambda state: state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")),
+        state_with("RunGlueJob", lambda state: state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")),
         _world(A),
         1,
         "S1b S7",
@@ -460,19 +437,19 @@ WORKFLOW = {
     ),
     # Other users' runs fill the page, and the own run is on the next one.
     "a_search_of_one_page": Control(
-        _state("FindGlueRun", lambda state: state["Assign"].update(next_page="")),
+        state_with("FindGlueRun", lambda state: state["Assign"].update(next_page="")),
         _world(A, page=1, others=1),
         1,
         "S1b S7",
     ),
     "f4_redriven_without_a_slot": Control(
-        _state("RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}")),
+        state_with("RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}")),
         _world(A, aim="redrives"),
         2,
         "S1b S3 S7",
     ),
     "a_release_of_one": Control(
-        _state(
+        state_with(
             "ReleaseSlot",
             lambda state: state["Arguments"].update(
                 UpdateExpression="SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
@@ -486,7 +463,7 @@ WORKFLOW = {
         a_lease_expires_at_its_end, _world(leases=(0, 4), blocks=(-90, 0), lease_wait=200), 0, "S1c"
     ),
     "a_lease_overtakes_a_request": Control(
-        _set(lease_protocol, "NO_TARGET", "job"), _world(A, B, leases=(0,)), 0, "S8 S6"
+        set_to(lease_protocol, "NO_TARGET", "job"), _world(A, B, leases=(0,)), 0, "S8 S6"
     ),
 }
 CONTROLS = ROWS | GRANTS | STARTS | BELLS | WORKFLOW
@@ -501,12 +478,12 @@ def test_without_its_guard_a_small_world_of_slots_breaks(name: str, monkeypatch:
 SEEDS = {
     "grant: of an old plan": (SEEN, _world(LOW, HIGH, A, batch=True, dispatchers=2), range(2500, 2600)),
     "put back: leaves grants as it is": (
-        _replaced(grants, "PUT_BACK_UPDATE", CHANGED, KEPT),
+        replaced(grants, "PUT_BACK_UPDATE", CHANGED, KEPT),
         _world(A, LOW, HIGH, limit=2),
         range(500, 700),
     ),
     "freed by an operator: leaves grants as it is": (
-        _replaced(protocol, "FREE_UPDATE", CHANGED, KEPT),
+        replaced(protocol, "FREE_UPDATE", CHANGED, KEPT),
         _world(A, LOW, HIGH, limit=2, frees=1, dispatchers=2),
         range(500, 700),
     ),

@@ -20,7 +20,7 @@ from tests.simulation import slots_world
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 from tests.simulation.workflow import change_state
-from tests.simulation.world_runs import Control
+from tests.simulation.world_runs import Control, set_to, state_with
 from tests.simulation.worlds import World
 
 Patch = pytest.MonkeyPatch
@@ -31,10 +31,6 @@ def _world(**given: Any) -> Callable[[], World]:
     return lambda: SlotsWorld(Plan(**({"machines": ("p",)} | given)))
 
 
-def _change(state: str, change: Callable[[dict[str, Any]], Any]) -> Callable[[Patch], None]:
-    return lambda patch: change_state(patch, state, change)
-
-
 def _condition(state: str, following: str, old: str, new: str) -> Callable[[Patch], None]:
     """Another condition of the first choice of a state that leads to `following`."""
 
@@ -42,11 +38,7 @@ def _condition(state: str, following: str, old: str, new: str) -> Callable[[Patc
         choice = next(each for each in fields["Choices"] if each["Next"] == following and old in each["Condition"])
         choice["Condition"] = choice["Condition"].replace(old, new)
 
-    return _change(state, change)
-
-
-def _set(target: Any, name: str, value: Any) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(target, name, value)
+    return state_with(state, change)
 
 
 # Children ----------------------------------------------------------------------------------------------------------
@@ -92,7 +84,7 @@ SETTLES_LONG = SETTLES | {"settle_seconds": 250, "run_seconds": (400,), "child_r
 REDRIVEN: dict[str, Any] = {"first_run": 60, "fails": 1, "child_redrives": 1, "run_seconds": (300,)}
 
 CHILDREN = {
-    "absent_child_is_checked_without_a_gap": Control(_set(slots_world, "CHECK_GAP", 0), _world(**LATE), 2, "S7"),
+    "absent_child_is_checked_without_a_gap": Control(set_to(slots_world, "CHECK_GAP", 0), _world(**LATE), 2, "S7"),
     "absent_child_counts_after_one_read_of_the_workflow": Control(
         _condition("HasChildEnded", "WaitForChild", "$searches < 3", "$searches < 1"), _world(**LATE), 1, "S7"
     ),
@@ -100,19 +92,19 @@ CHILDREN = {
         slot_is_freed_while_the_child_is_open, _world(aim="ends", run_seconds=(900,)), 1, "S1b S7"
     ),
     "slot_is_released_after_a_timeout_of_the_task": Control(
-        _change("RunStateMachine", lambda state: state["Catch"][-1].update(Next="RecordOutcome")),
+        state_with("RunStateMachine", lambda state: state["Catch"][-1].update(Next="RecordOutcome")),
         _world(fails=1),
         1,
         "S7",
     ),
     "open_child_is_not_stopped": Control(
-        _set(Children, "stop", lambda *_: None),
+        set_to(Children, "stop", lambda *_: None),
         _world(run_seconds=(900,), aim="deaths", first_run=60),
         1,
         "S4",
     ),
     "any_execution_of_the_name_is_ours": Control(
-        _set(work, "_has_started", lambda *_: True),
+        set_to(work, "_has_started", lambda *_: True),
         _world(namesakes=1, fails=1),
         1,
         "S10",
@@ -120,7 +112,7 @@ CHILDREN = {
     "any_execution_of_the_name_is_the_workflows": Control(
         _condition("HasChildEnded", "NameTaken", "$not($is_ours)", "false"), _world(namesakes=1), 0, "S3"
     ),
-    "settle_time_is_not_waited_for": Control(_set(Work, "settles_at", lambda *_: 0), _world(**SETTLES), 2, "S1b"),
+    "settle_time_is_not_waited_for": Control(set_to(Work, "settles_at", lambda *_: 0), _world(**SETTLES), 2, "S1b"),
     "settle_time_is_not_waited_for_by_the_workflow": Control(
         _condition("HasChildEnded", "SettleChild", "$closed_seconds < $settle_seconds", "false"),
         _world(**SETTLES),
@@ -128,18 +120,18 @@ CHILDREN = {
         "S1b",
     ),
     "redriven_execution_starts_its_child_without_a_slot": Control(
-        _change("RunStateMachine", lambda state: state["Arguments"].update(StateMachineArn="{% $target %}")),
+        state_with("RunStateMachine", lambda state: state["Arguments"].update(StateMachineArn="{% $target %}")),
         _world(aim="redrives"),
         2,
         "S1b S3",
     ),
     "redriven_child_is_not_adopted": Control(
-        _set(ChildChecks, "adopt_redriven", lambda *_: None), _world(**REDRIVEN), 0, "S1b"
+        set_to(ChildChecks, "adopt_redriven", lambda *_: None), _world(**REDRIVEN), 0, "S1b"
     ),
     "adopted_child_is_stopped": Control(adopted_child_is_stopped, _world(**REDRIVEN), 0, "S10"),
     "succeeded_child_is_recorded_as_failed": Control(succeeded_child_is_recorded_as_failed, _world(), 1, "S7"),
     "settled_child_is_not_read_again": Control(
-        _change("SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded")),
+        state_with("SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded")),
         _world(**SETTLES_LONG),
         1,
         "S7",
@@ -179,7 +171,7 @@ DENIALS = {
         "S4",
     ),
     "a_denied_check_is_not_counted": Control(
-        _set(run_report, "is_denied", lambda _: False), _denied(denials=("reads",), machines=()), 1, "S4"
+        set_to(run_report, "is_denied", lambda _: False), _denied(denials=("reads",), machines=()), 1, "S4"
     ),
 }
 
@@ -218,7 +210,7 @@ def _caller(**given: Any) -> Callable[[], World]:
 CALLERS = {
     "no_heartbeat": Control(no_heartbeat, _caller(leaves=1), 0, "S9"),
     "a_throttled_heartbeat_counts_as_gone": Control(
-        _change("AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE")), _caller(), 1, "S9"
+        state_with("AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE")), _caller(), 1, "S9"
     ),
     "status_event_of_a_malformed_process_settles": Control(
         status_event_of_a_malformed_process_settles, _caller(damages=1), 1, "S3 S4 S7"

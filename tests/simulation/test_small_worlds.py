@@ -9,7 +9,6 @@ import pytest
 
 from tests.simulation import slots_actors, slots_state
 from tests.simulation.small_worlds import SMALL, Effort
-from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_violation
 from tests.support.template import parsed_template
 from tests.workflow import interpreter
@@ -51,13 +50,3 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
         assert resources[queue]["Properties"]["VisibilityTimeout"] == slots_actors.VISIBILITY
     assert resources["StarterFunction"]["Properties"]["Timeout"] == slots_state.TIMEOUT
     assert resources["EndingQueue"]["Properties"]["VisibilityTimeout"] == slots_actors.ENDING_VISIBILITY
-
-
-@pytest.mark.parametrize("name", ["1 request, any fault", "token, 3 clients, clocks apart, one dies"])
-def test_merged_histories_continue_in_the_same_way(name: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Program, "merged", [])
-    small = SMALL[name]
-    first_violation(small.make, small.faults)
-    assert Program.merged
-    for history, known in Program.merged[:: max(1, len(Program.merged) // 300)]:
-        assert history.behaves_as(known), (history.answers, known.answers)

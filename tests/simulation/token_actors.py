@@ -221,11 +221,6 @@ def operate(outside: Outside, name: str) -> None:
     _outcome(lambda: table.drop(NAME, table.status(NAME).generation))
 
 
-# Names that do not affect the code's calls: `looks` and `because` go into reports and texts, `tries`, `wait`, `details`
-# and `_expected` into its pauses, whose length the world ignores.
-UNREAD = frozenset({"looks", "because", "tries", "wait", "details", "_expected"})
-
-_SEEN: dict[str, Any] = {"stack_is_state": True, "written_only": (Clocks, Chat), "unread": UNREAD}
-instances = Program("instance", instance, **_SEEN)
-refreshers = Program("refresher", refresh, **_SEEN)
-operators = Program("operator", operate, stack_is_state=True)
+instances = Program("instance", instance)
+refreshers = Program("refresher", refresh)
+operators = Program("operator", operate)

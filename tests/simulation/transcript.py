@@ -10,22 +10,17 @@ the question before, if it is still suspended there, or else from its beginning,
     node.question          Question("dynamodb", "update_item", ...)
     node = node.after(Answer(...))
     node.result            the code's result, when it has no further question
-
-Two lists of answers after which the code is at the same place with the same variables are one node, if the code keeps
-its whole state in variables (`Program.stack_is_state`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from tests.simulation.call_stack import stack_below
 from tests.simulation.frozen import freeze, thaw
 
 ENDPOINT = "https://simulated"
@@ -78,15 +73,6 @@ class Node:
         self.question: Question | None = reached.question
         self.result: Any = reached.result
 
-    def behaves_as(self, other: Node) -> bool:
-        """Whether the code, run after these answers, continues as recorded for `other`."""
-        for answer, following in other._known.items():
-            reached, suspended = self._program.run(self.arguments, (*self.answers, answer))
-            suspended.outside.is_dropped = True
-            if (reached.question, reached.result) != (following.question, following.result):
-                return False
-        return True
-
     def after(self, answer: Answer) -> Node:
         """The actor after this answer to its question."""
         node = self._known.get(answer)
@@ -104,11 +90,10 @@ class Node:
 
 
 class Reached(NamedTuple):
-    """A question or the result that the code has reached. `stack` identifies place and variables."""
+    """A question or the result that the code has reached."""
 
     question: Question | None
     result: Any
-    stack: Hashable
 
 
 class Program:
@@ -119,31 +104,12 @@ class Program:
     Args:
         name: for histories.
         code: must use AWS, clock, sleep and identifiers only through `outside`.
-        written_only: types whose objects the code never reads, such as counters of metrics.
-        stack_is_state: at each question, the variables of the code's frames hold its whole state. Not true for a
-            question inside a comprehension, or in a loop over an object that no variable holds.
-        unread: names of variables and attributes that do not affect the code's questions, such as counts for reports.
     """
 
-    merged: list[tuple[Node, Node]] | None = None  # pairs of nodes that became one; a list if a test collects them
-    merges = True  # False in random schedules, which hardly ever reach the same state twice
-
-    def __init__(
-        self,
-        name: str,
-        code: Callable[..., Any],
-        *,
-        stack_is_state: bool = False,
-        written_only: tuple[type, ...] = (),
-        unread: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, name: str, code: Callable[..., Any]) -> None:
         self.name = name
         self._code = code
-        self._stack_is_state = stack_is_state
-        self._written_only = written_only
-        self._unread = unread
         self._begun: dict[tuple[Any, ...], Node] = {}
-        self._nodes: dict[Hashable, Node] = {}
         _programs.append(self)
 
     def begin(self, *arguments: Any) -> Node:
@@ -162,20 +128,15 @@ class Program:
         else:
             reached = suspended.code.switch(answers[-1])
         node = Node(self, arguments, answers, reached, suspended if reached.question is not None else None)
-        known = node if reached.stack is None else self._nodes.setdefault(reached, node)
-        if known is not node:
-            node.drop_suspended()
-            if Program.merged is not None:
-                Program.merged.append((node, known))
-        elif node.suspended is not None:
+        if node.suspended is not None:
             _suspended_nodes.append(node)
             if len(_suspended_nodes) > MOST_SUSPENDED:
                 _suspended_nodes.popleft().drop_suspended()
-        return known
+        return node
 
     def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> tuple[Reached, _Suspended]:
         """Run the code to the question after these answers, or to its end."""
-        outside, code = Outside(answers, self._stack()), greenlet(self._go)
+        outside, code = Outside(answers), greenlet(self._go)
         reached: Reached = code.switch(outside, arguments)
         # With an unused answer the code is not deterministic, and the simulation would prove nothing.
         assert outside.asked >= len(answers), f"{self.name} has not used all of {answers}"
@@ -183,19 +144,13 @@ class Program:
 
     def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Reached:
         try:
-            return Reached(None, self._code(outside, *arguments), None)
+            return Reached(None, self._code(outside, *arguments))
         except Exception as error:
-            return Reached(None, Raised(type(error).__name__, str(error)), None)
-
-    def _stack(self) -> Callable[[], Hashable] | None:
-        if not Program.merges or not self._stack_is_state:
-            return None
-        return partial(stack_below, Program._go.__code__, _OUTSIDE, self._written_only, self._unread)
+            return Reached(None, Raised(type(error).__name__, str(error)))
 
     def forget(self) -> None:
         """Drop all nodes, to bound memory. The caller must drop its own nodes too."""
         self._begun.clear()
-        self._nodes.clear()
 
 
 class _Suspended(NamedTuple):
@@ -226,9 +181,8 @@ def drop_suspended() -> None:
 class Outside:
     """Replaces AWS, time and random values for the code."""
 
-    def __init__(self, answers: tuple[Answer, ...], stack: Callable[[], Hashable] | None = None) -> None:
+    def __init__(self, answers: tuple[Answer, ...]) -> None:
         self._answers = answers
-        self._stack = stack
         self.identifiers = 0
         self.asked = 0
         self.is_dropped = False
@@ -262,9 +216,8 @@ class Outside:
             answer = self._answers[self.asked]
             self.asked += 1
         else:
-            stack = None if self._stack is None else (self._stack(), self.identifiers)
             self.asked += 1
-            answer = getcurrent().parent.switch(Reached(question, None, stack))
+            answer = getcurrent().parent.switch(Reached(question, None))
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:
@@ -303,12 +256,8 @@ _TOKENS = (("NextToken", "NextToken"), ("LastEvaluatedKey", "ExclusiveStartKey")
 
 
 def _pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
-    """Not a method of _Paginator: the page that it is at is part of the code's state."""
     page = call(**parameters)
     yield page
     while following := {name: page[token] for token, name in _TOKENS if page.get(token)}:
         page = call(**parameters | following)
         yield page
-
-
-_OUTSIDE = (Outside, _Client, _Paginator)

@@ -235,7 +235,7 @@ def _iso(moment: Any) -> str:
     return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
-workflow = Program("workflow", run, stack_is_state=True)
+workflow = Program("workflow", run)
 
 
 def forget() -> None:

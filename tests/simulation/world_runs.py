@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.simulation import scheduling
 from tests.simulation.exploring import explore, history
-from tests.simulation.transcript import Program
+from tests.simulation.workflow import change_state
 from tests.simulation.worlds import Violation, World
 
 
@@ -24,6 +24,39 @@ def first_violation(make: Callable[[], World], faults: int, most_states: int = 3
     return (explored.violation.name, "\n".join(history(make(), explored))) if explored.violation else ("", "")
 
 
+Remove = Callable[[pytest.MonkeyPatch], None]
+
+
+def set_to(owner: Any, name: str, value: Any) -> Remove:
+    """Removes a guard by another value of an attribute."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def replaced(module: Any, name: str, old: str, new: str = "") -> Remove:
+    """Removes a guard by another part of an expression."""
+
+    def remove(patch: pytest.MonkeyPatch) -> None:
+        assert old in getattr(module, name)
+        patch.setattr(module, name, getattr(module, name).replace(old, new))
+
+    return remove
+
+
+def state_with(name: str, change: Callable[[dict[str, Any]], Any]) -> Remove:
+    """Removes a guard by another definition of one of the workflow's states."""
+    return lambda patch: change_state(patch, name, change)
+
+
+def all_of(*removes: Remove) -> Remove:
+    """Removes several guards."""
+
+    def remove(patch: pytest.MonkeyPatch) -> None:
+        for each in removes:
+            each(patch)
+
+    return remove
+
+
 class Control(NamedTuple):
     """A small world in which a guarantee breaks without a guard.
 
@@ -32,7 +65,7 @@ class Control(NamedTuple):
         broken: the guarantee; several, separated by a space, of which the first that breaks depends on the order.
     """
 
-    remove: Callable[[pytest.MonkeyPatch], None]
+    remove: Remove
     make: Callable[[], World]
     faults: int
     broken: str
@@ -47,7 +80,6 @@ class Control(NamedTuple):
 
 def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, times: int) -> bool:
     """Whether at least `times` of the random schedules break this guarantee first."""
-    Program.merges = False
     for seed in seeds:
         random = Random(seed)
         try:
@@ -61,7 +93,6 @@ def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, tim
 
 def first_broken(draw: Callable[[Random], World], seeds: Iterable[int]) -> tuple[str, int]:
     """The first guarantee that breaks in random schedules, and the seed; or an empty text and -1."""
-    Program.merges = False
     for seed in seeds:
         random = Random(seed)
         try:

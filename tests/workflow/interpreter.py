@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import jsonata
 
 from dev.emulator import jsonata_values
-from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze
 from tests.workflow.definition import END, states, targets
 
@@ -182,7 +181,7 @@ def forget() -> None:
     _evaluated.clear()
 
 
-class State(Constant):
+class State:
     """A state of the definition. `context` is the context object, and `variables` are those at the state's entry."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
