@@ -118,10 +118,10 @@ def _handle(record: SQSRecord, seconds_left: Callable[[], float]) -> int | None:
     report = RunReport()
     seconds: int | None = AFTER_FAILURE_SECONDS
     kind, fields = _parsed(record.body)
+    logger.append_keys(execution=fields.get("name"))  # replaces that of the message before
     try:
         match kind:
             case "detail":  # a status event
-                logger.append_keys(execution=fields["name"])
                 seconds = _closed.handle(fields["name"], fields["status"], report)
             case "refused":
                 seconds = None if _endings.refused(fields) else AFTER_FAILURE_SECONDS

@@ -27,7 +27,7 @@ SUCCESS_WITH_ANSWER_UPDATE = SUCCESS_UPDATE.replace(" REMOVE", ", answer = :answ
 SUCCESS_CONDITION = "#state IN (:queued, :started, :failed)"
 FAILURE_UPDATE = (
     "SET #state = :end, ended = :now, #open = :unpublished, failed = :now, code = :code, cause = :cause "
-    "REMOVE place, deadline, expires"
+    "REMOVE place, deadline, expires, published"
 )
 # The workflow records the error of the work, which that of the execution must not replace.
 FAILURE_CONDITION = "#state IN (:queued, :started)"
