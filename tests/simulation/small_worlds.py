@@ -171,14 +171,11 @@ SMALL: dict[str, Small] = {
     "ends: 1 failure, those who publish it die twice": _slots(_CALLER, fails=1, **_PUBLISHES, faults=2, effort=LONG),
     "ends: 1 failure, two redrives": _slots(_A, fails=1, again=("a", "a"), rests=True),
     "ends: 1 failure, a redrive and a discard": _slots(_A, fails=1, again=("a",), discards=("a",), rests=True),
-    "ends: 1 failure, two redrives and a discard, any fault": _slots(
-        _A, fails=1, again=("a", "a"), discards=("a",), rests=True, faults=1, effort=LONG
+    "ends: 1 failure, two redrives and a discard": _slots(
+        _A, fails=1, again=("a", "a"), discards=("a",), rests=True, effort=SHORT
     ),
     "ends: 1 failure, a redrive while it is published": _slots(
-        _CALLER, fails=1, again=("a",), **_PUBLISHES, faults=1, effort=LONG
-    ),
-    "ends: cancelled, returned, those who publish it die": _slots(
-        _CALLER, cancels=("a",), frees=1, **_PUBLISHES, faults=1, effort=LONG
+        _CALLER, fails=1, again=("a",), event_steps=True, effort=LONG
     ),
     "ends: three writers settle 1 request": _slots(_CALLER, janitor_runs=1, run_seconds=(60,), aim="ends", faults=1),
     "ends: three writers settle 1 child": _child(
