@@ -76,8 +76,8 @@ def held(state: str, job: str = "", name: str = "p-1", **entry: Item) -> Item:
 
 
 def row(execution: str = "p-waits", state: str = "QUEUED", **more: Item) -> Item:
-    """A row of RequestTable, of a request that was sent a minute ago. Only a queued one has a place."""
-    sent = number(time.time() - 60)
+    """A row of RequestTable, of a request that was sent a minute ago, or days ago. Only a queued one has a place."""
+    sent = number(time.time() - (60 if state == "QUEUED" else 2 * DAY))
     place = {"S": f"1#{'0' * 14}#{'0' * 40}"}
     return {
         "process_name": {"S": "p"},
