@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
     from slotkeeper.slots.rows import RequestRow
 
-# A message may have 256 KB (SNS API Reference, Publish). Without the request it has less than 50 KB.
-MAX_BYTES = 250_000
+# A message may have 256 KB (SNS API Reference, Publish), of which the request has up to 64 KiB.
 MAX_CAUSE_CHARACTERS = 8000
 # ASCII, below 100 characters, with a process's name of up to 47 (as above, `Subject`).
 _SUBJECT = "Slotkeeper: a request of {} failed"
@@ -38,6 +37,4 @@ class FailureNotices:
         # The request is JSON already. To parse it could fail, if it is nested deeply.
         text = json.dumps(fields, ensure_ascii=False, indent=2).removesuffix("\n}")
         message = f'{text},\n  "request": {row.body or "null"}\n}}'
-        if len(message.encode()) > MAX_BYTES:
-            message = f"{text}\n}}"
         self._sns.publish(TopicArn=self._topic_arn, Subject=_SUBJECT.format(row.process), Message=message)
