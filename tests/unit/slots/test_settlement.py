@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution
 from slotkeeper.slots.request import caller_of, execution_name
@@ -209,6 +211,15 @@ def test_the_child_that_its_workflow_could_not_read_decides_also_without_a_slot(
     _settled(child_scene)
     row = child_scene.account.row(child_scene.execution)
     assert (row.state, row.code) == (state, "" if state == "SUCCEEDED" else "ChildTooLarge")
+
+
+def test_a_child_that_may_not_be_read_keeps_a_released_request_open_no_longer(child_scene: ChildScene) -> None:
+    child_scene.account.free(child_scene.execution)
+    child_scene.close("FAILED", "ChildTooLarge", f"{execution_arn(TARGET, NAME)} is too large")
+    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}, "DescribeExecution")
+    with patch.object(type(child_scene.account.children), "describe", side_effect=denied):
+        _settled(child_scene)
+    assert child_scene.account.row(child_scene.execution).code == "ChildTooLarge"
 
 
 def test_a_request_that_has_started_nothing_is_queued_again_once_and_rung_for(released: JanitorScene) -> None:

@@ -16,13 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from botocore.exceptions import ClientError
+
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
 from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
 from slotkeeper.slots.rows import MalformedRequestRow, RequestRow, RequestRows
-from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.run_report import RunReport, is_denied
 from slotkeeper.slots.work import Children, Work
 
 # Fail states of the workflow whose cause is "error: cause" of the failure, or this text.
@@ -150,12 +152,20 @@ class Settlement:
         return True
 
     def _unread_child(self, execution: Execution | None) -> Work | None:
-        """The child that the workflow could not read, if its slot was released meanwhile: no holder names it."""
+        """The child that the workflow could not read, if its slot was released meanwhile: no holder names it.
+
+        None if the target does not permit that it is read. An operator who releases such a slot has checked the work.
+        """
         if execution is None or execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE:
             return None
         arn = execution.cause.partition(" ")[0]
         target = arn.removesuffix(f":{execution.name}").replace(":execution:", ":stateMachine:")
-        child = self.children.describe(target, execution.name, execution.arn)
+        try:
+            child = self.children.describe(target, execution.name, execution.arn)
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            return None
         return child if child is not None and child.is_closed else None
 
     def _record(self, process: str, name: str, outcome: Succeeded | Failed, report: RunReport) -> None:
