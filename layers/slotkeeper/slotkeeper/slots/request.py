@@ -132,7 +132,7 @@ class Request:
 
         Step Functions answers a repeated StartExecution of a running execution with that execution only if the input
         is the same (API Reference, StartExecution). So the text contains nothing of the delivery. It contains no task
-        token, because status events, notifications and kept requests carry the input.
+        token, because status events and notifications carry the input.
         """
         fields: dict[str, Any] = {
             "process": self.process,
