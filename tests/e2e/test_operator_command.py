@@ -79,7 +79,7 @@ def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_s
 
     (cancelled,) = slotkeeper("request", "cancel", "b", "--process", process)["cancelled"]
     assert cancelled["request_id"] == "b"
-    _wait_for(slotkeeper, process, "b", "cancelled")
+    stack.wait_for_end(process, cancelled["execution"], "CANCELLED")
     assert slotkeeper("explain", "c", "--process", process)["position"] == 1
     stack.end(process, "a", "c", "b")
     _wait_for(slotkeeper, process, "c", "succeeded")
