@@ -21,8 +21,11 @@ from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.requests import fields_in
 from slotkeeper_cli.stack_connection import StackConnection
 
-# Calls of one read. A page has up to 10,000 lines (CloudWatch Logs API Reference, FilterLogEvents).
-MAX_PAGES = 20
+# Bounds of one read. A page has up to 10,000 lines (CloudWatch Logs API Reference, FilterLogEvents).
+MAX_LINES = 100_000
+MAX_SECONDS = 30.0
+MAX_PAGES = 300  # as many as the quota of ten calls a second allows in this time
+_DAY = 86400
 
 
 def audit(action: str, **details: Any) -> None:
@@ -61,7 +64,10 @@ class Audited:
 
 
 def read_audit(stack: StackConnection, field: str = "", value: str = "", since: float = 0.0) -> Audited:
-    """Read the audit lines whose `action`, `process` or other field has a value, in at most MAX_PAGES calls.
+    """Read the audit lines whose `action`, `process` or other field has a value.
+
+    It ends after MAX_LINES lines or MAX_SECONDS, not after a number of pages: a page may be empty, with a token for
+    the next one (CloudWatch Logs API Reference, FilterLogEvents).
 
     Args:
         field: empty for all lines.
@@ -70,21 +76,27 @@ def read_audit(stack: StackConnection, field: str = "", value: str = "", since: 
     Raises:
         ClientError: the log group may not be read, or does not exist.
     """
+    until = time.time() + _DAY  # an operator's clock may be ahead
+    months = {iso(since)[:7], iso(until)[:7]}
+    # A stream has the lines of a day: others need not be searched.
+    prefix = {"logStreamNamePrefix": months.pop()} if len(months) == 1 else {}
     pages = (
         stack.client("logs")
         .get_paginator("filter_log_events")
         .paginate(
             logGroupName=stack.outputs["AuditLogGroupName"],
             startTime=int(since * 1000),
+            **prefix,
             # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
             **({"filterPattern": f"{{ $.{field} = {json.dumps(value)} }}"} if field else {}),
         )
     )
     events: list[Mapping[str, Any]] = []
-    for number, page in enumerate(pages):
-        if number == MAX_PAGES:
-            return Audited(_lines(events, field, value), is_complete=False)
+    ends = time.monotonic() + MAX_SECONDS
+    for number, page in enumerate(pages, 1):
         events += page["events"]
+        if "nextToken" in page and (len(events) >= MAX_LINES or number == MAX_PAGES or time.monotonic() > ends):
+            return Audited(_lines(events, field, value), is_complete=False)
     return Audited(_lines(events, field, value))
 
 

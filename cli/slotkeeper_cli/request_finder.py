@@ -23,10 +23,10 @@ from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import iso, local_time, seconds
 from slotkeeper_cli.holders import SlotRelease, estimate, target_of
 from slotkeeper_cli.requests import hide_tokens, state_of
-from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import ShownWork, target_in
+from slotkeeper_cli.unread import Search
 
 ID_HELP = "Id of the request, or of its message if it was sent without one. The name of an execution is accepted too."
 _TIMES = ("sent", "held_since", "started", "ended", "start_before")

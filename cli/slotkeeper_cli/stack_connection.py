@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,6 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.formatting import count
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
@@ -31,6 +31,10 @@ _CLIENT_CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"mode": "st
 # As long as a function may run (Lambda quotas, "Function timeout"), and without retries: a second invocation would run
 # at the same time as the first.
 _INVOKE_CONFIG = Config(connect_timeout=5, read_timeout=900, retries={"mode": "standard", "total_max_attempts": 1})
+
+# Calls that share their quota with the janitor, which needs them to free slots: size and refill a second of the bucket
+# of a command, half of the lowest of AWS (Step Functions Developer Guide, "Quotas related to API action throttling").
+BUDGETS = {"ListExecutions": (50, 1.0), "DescribeExecution": (125, 5.0)}
 
 # Without the user's own AWS files, so that a command for the local stack cannot reach an account.
 _NO_USER_CONFIG: dict[str, Any] = {
@@ -64,6 +68,30 @@ FLOWS = (
 )
 
 
+class CallBudget:
+    """A token bucket: a call that finds it empty waits.
+
+    Args:
+        size: calls without a wait.
+        refill: calls a second after these.
+    """
+
+    def __init__(self, size: int, refill: float) -> None:
+        self._size, self._refill = size, refill
+        self._tokens, self._at = float(size), time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self, **_event: Any) -> None:
+        """Take a token; wait for it if there is none. botocore calls it before a call, with what it sends."""
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._size, self._tokens + (now - self._at) * self._refill) - 1
+            self._at = now
+            wait = -self._tokens / self._refill
+        if wait > 0:
+            time.sleep(wait)
+
+
 class StackConnection:
     """A stack by its name, in the account and Region of a profile, or in the AWS that `make local-up` runs.
 
@@ -80,6 +108,7 @@ class StackConnection:
         self.local_file = local
         self._local = json.loads(local.read_text()) if local else None
         self._clients: dict[str, Any] = {}
+        self._budgets = {operation: CallBudget(*budget) for operation, budget in BUDGETS.items()}
         self._session = (
             _isolated(self._local) if self._local else boto3.Session(profile_name=profile, region_name=region)
         )
@@ -119,7 +148,11 @@ class StackConnection:
         if self._local:
             where = {"endpoint_url": self._local["endpoint"], "config": config.merge(Config(proxies={}))}
         make: Any = self._session.client
-        return make(service, **where)
+        client = make(service, **where)
+        if service == "stepfunctions" and not self._local:
+            for operation, budget in self._budgets.items():
+                client.meta.events.register(f"before-call.stepfunctions.{operation}", budget.take)
+        return client
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -218,31 +251,6 @@ def find_local() -> Path:
         if file.is_file():
             return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")
-
-
-@dataclass(frozen=True)
-class UnreadSource:
-    """Something of a stack that could not be read: an absence is stated only of what was read.
-
-    Args:
-        source: a queue, table or log of the template, or other facts.
-        why: the reason, and what to do.
-        messages: how many messages, approximately; None if it is not a number of messages.
-    """
-
-    source: str
-    why: str
-    messages: int | None = None
-
-    @property
-    def text(self) -> str:
-        """It on one line."""
-        messages = "" if self.messages is None else f"About {count(self.messages, 'message')} of "
-        return f"{messages}{self.source} could not be read: {self.why}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """It as JSON shows it."""
-        return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
 def in_parallel[Input, Output](call: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:

@@ -12,13 +12,13 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import Ledger, Row
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper_cli.conditions import Condition
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, read_dead_letters
 from slotkeeper_cli.explanation import Explanation, ends_of
 from slotkeeper_cli.formatting import count, duration, iso, local_time, one_line
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.retries import line
-from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.unread import Search
 
 WORK_QUEUES = (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE)
 _STATES = {

@@ -100,7 +100,7 @@ def audited(operator: Operator, at: float, action: str, **fields: Any) -> None:
     line = {"action": action, "at": moment.isoformat(), "by": "arn:operator", "process": "sample"} | fields
     # CloudWatch Logs refuses events that are older than 14 days.
     event = {"timestamp": int(datetime.now(UTC).timestamp() * 1000), "message": json.dumps(line)}
-    stream = f"{action} {at}"
+    stream = f"{moment:%Y-%m-%d} {action} {at}"
     operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
     operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
 

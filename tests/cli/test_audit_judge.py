@@ -27,7 +27,7 @@ from slotkeeper_cli.audit.work_history import (
     WorkHistory,
     WorkInterval,
 )
-from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 from tests.cli.work_histories import (
     LIMIT,
     START,

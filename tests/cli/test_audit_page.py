@@ -12,7 +12,7 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.timeline import MAX_BARS, changes, rows, timeline_svg
 from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory
-from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 from tests.cli.operator_account import Operator
 from tests.cli.pages import Page, read_page
 from tests.cli.work_histories import START, attempt, changed, clean, history, name, row, whole

@@ -19,7 +19,7 @@ from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.audit.work_history import LimitSteps, OperatorAct, WorkHistory
-from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 from slotkeeper_cli.what_if import CannotReplay, Course, PastRequest, Recording, replay
 from slotkeeper_cli.what_if.recording import recording_of
 

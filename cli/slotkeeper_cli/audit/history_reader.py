@@ -40,10 +40,10 @@ from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
-from slotkeeper_cli.request_history import ProcessRequests
-from slotkeeper_cli.search import Search
+from slotkeeper_cli.row_search import ProcessRows
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.unread import Search
 
 # Pages that are read of each list: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200 runs
 # (Glue Web API, GetJobRuns).
@@ -177,7 +177,7 @@ class _Reader:
         return found
 
     def _rows_of(self, name: str, since: float) -> list[RequestRow]:
-        reader = ProcessRequests(self._control, name)
+        reader = ProcessRows(self._control.rows, self._control.row_search, name)
         rows = reader.history(since, self._now + _EARLIER)
         self._search.not_read += reader.search.not_read
         return rows

@@ -27,7 +27,7 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority, process_of_execution
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"

@@ -21,8 +21,8 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
-from slotkeeper_cli.request_history import MAX_CALLS as MAX_PROCESS_CALLS
-from slotkeeper_cli.search import print_not_read
+from slotkeeper_cli.row_search import MAX_HISTORY_CALLS as MAX_PROCESS_CALLS
+from slotkeeper_cli.unread import print_not_read
 
 # Step Functions service quotas, "Execution history retention time".
 MAX_PERIOD = 90 * 86400

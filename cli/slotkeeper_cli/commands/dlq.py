@@ -30,7 +30,7 @@ from slotkeeper_cli.redrive import CANCELLED, find_messages, plan, refuse_if_amb
 from slotkeeper_cli.requests import FIELD, HIDDEN
 from slotkeeper_cli.requeueing import NotRedrivable
 from slotkeeper_cli.slot_control import SlotControl, name_of
-from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000

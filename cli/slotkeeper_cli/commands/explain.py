@@ -15,10 +15,11 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import process_names, request_ids
 from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, read_dead_letters
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.explanation import StackFacts, explain_lease, explain_new, explain_request, lease_reasons
@@ -37,9 +38,9 @@ from slotkeeper_cli.request_finder import (
 )
 from slotkeeper_cli.requests import ALL_STATES, RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
-from slotkeeper_cli.search import print_not_read, read_dead_letters, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, message_counts, queue_attributes
+from slotkeeper_cli.stack_connection import StackConnection, message_counts, queue_attributes
+from slotkeeper_cli.unread import UnreadSource, print_not_read
 from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
@@ -168,11 +169,9 @@ class Explained:
         """The facts of the stack; those that only queued requests need are read only for them."""
         if not queued:
             return StackFacts(self._now, processes=frozenset(processes))
-        stack, search = self._stack, self._search
-        arn = queue_attributes(stack, "DispatchQueue")["QueueArn"]
         return StackFacts(
             now=self._now,
-            doorbell=tuple(read_event_source(stack, search, "DispatchQueue", arn)),
+            doorbell=tuple(Account(self._stack).stopped_event_source(self._search, "DispatchQueue")),
             slot_seconds=slot_seconds(self._control.rows, queued, self._now),
             processes=frozenset(processes),
         )
@@ -216,7 +215,7 @@ class Explained:
         attributes = queue_attributes(self._stack, "RequestQueue")
         counts = message_counts(attributes)
         if queued := counts["visible"] + counts["in_flight"]:
-            stopped = read_event_source(self._stack, self._search, "RequestQueue", attributes["QueueArn"])
+            stopped = Account(self._stack).stopped_event_source(self._search, "RequestQueue")
             why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped)
             why = why or "the starter accepts them within seconds: run this again"
             self._search.not_read.append(UnreadSource("RequestQueue", why, queued))
@@ -238,8 +237,7 @@ class Explained:
         if work is None:
             return None
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
-        attributes = queue_attributes(stack, "WorkQueue")
-        event_source = read_event_source(stack, search, "WorkQueue", attributes["QueueArn"])
+        event_source = Account(stack).stopped_event_source(search, "WorkQueue")
         return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now)
 
     def _downstream(self, work: FoundWork) -> list[Condition]:

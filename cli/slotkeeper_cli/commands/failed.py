@@ -25,10 +25,10 @@ from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.request_finder import attempt_as_dict, fact_text
 from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.requeueing import BEFORE, Discarding, Redriving, RowChange
-from slotkeeper_cli.search import Search, print_not_read
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.submission import deadline_of
+from slotkeeper_cli.unread import Search, print_not_read
 
 app = typer.Typer(help="List, show, redrive and discard failed requests.", no_args_is_help=True)
 

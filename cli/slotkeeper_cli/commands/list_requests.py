@@ -23,11 +23,12 @@ from slotkeeper_cli.formatting import cut, duration, iso, one_line
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.request_finder import attempt_as_dict
-from slotkeeper_cli.request_history import ID_WIDTH, ProcessRequests, history_as_dict, history_lines
+from slotkeeper_cli.request_history import ID_WIDTH, history_as_dict, history_lines
 from slotkeeper_cli.requests import state_of
-from slotkeeper_cli.search import print_not_read
+from slotkeeper_cli.row_search import ProcessRows
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.unread import print_not_read
 
 
 class ListedState(StrEnum):
@@ -92,7 +93,7 @@ def _history(
     now = time.time()
     start, end = period(since, until or "0m", now)
     control = SlotControl(stack)
-    requests = ProcessRequests(control, process)
+    requests = ProcessRows(control.rows, control.row_search, process)
     # What ends during the reads has ended too.
     rows = requests.history(start, end if until else now + 600)
     if not rows:
@@ -120,7 +121,7 @@ class Listing:
     def __init__(self, stack: StackConnection, process: str) -> None:
         self._stack, self._name = stack, process
         self._control = SlotControl(stack)
-        self._requests = ProcessRequests(self._control, process)
+        self._requests = ProcessRows(self._control.rows, self._control.row_search, process)
         self._search = self._requests.search
         self._now = time.time()
 
@@ -176,7 +177,7 @@ class Listing:
         """Those that ended last."""
         asked: list[State] = [each for each in get_args(State) if _state_option(each) in states]
         listed = self._control.row_search.last_ended(self._name, asked, most) if asked else Listed[RequestRow]()
-        return [self._shown(row) for row in self._requests.noted(listed, "requests")]
+        return [self._shown(row) for row in self._search.rows(listed, "requests")]
 
     def _shown(self, row: RequestRow) -> dict[str, Any]:
         since = row.ended or row.started or row.sent

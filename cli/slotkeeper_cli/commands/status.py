@@ -16,6 +16,7 @@ from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
@@ -34,17 +35,16 @@ from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue, waited
 from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.retries import line, noteworthy, read_downstreams
-from slotkeeper_cli.search import Search, print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
     DEAD_LETTER_QUEUES,
     FLOWS,
     StackConnection,
-    all_queue_attributes,
     in_parallel,
     message_counts,
 )
 from slotkeeper_cli.target_checks import ShownWork, target_text
+from slotkeeper_cli.unread import Search, print_not_read
 
 # Requests above the limit that are named.
 MAX_BLOCKED = 10
@@ -87,10 +87,11 @@ def read_status(stack: StackConnection, only: str | None = None) -> dict[str, An
     processes, malformed = ([control.process(only)], []) if only else control.read_all()
     downstreams = {} if only else read_downstreams(stack)
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
-    queues, search = all_queue_attributes(stack), Search()
+    account, search = Account(stack), Search()
+    queues = account.queues()
     event_source: list[Condition] = []
     for queue in ("RequestQueue", "DispatchQueue"):
-        event_source += read_event_source(stack, search, queue, queues[queue]["QueueArn"])
+        event_source += account.stopped_event_source(search, queue)
     executions = _executions(control, processes)
     work = work_of_holders(stack, processes)
     oldest = sorted((holder.since, one.name, name) for one in processes for name, holder in executions_of(one).items())

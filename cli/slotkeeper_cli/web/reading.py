@@ -39,7 +39,6 @@ from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
 from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
-from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
     StackConnection,
@@ -49,6 +48,7 @@ from slotkeeper_cli.stack_connection import (
     message_counts,
     resources,
 )
+from slotkeeper_cli.unread import Search
 
 # Seconds between two refreshes of a page, and for which a reading serves every page.
 REFRESH = 5.0

@@ -19,9 +19,9 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.history_reader import Window, read_history
 from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, RefusedMessage, WholeRun, WorkHistory
-from slotkeeper_cli.dead_letters import DeadLetterQueueName
-from slotkeeper_cli.search import Search, read_dead_letters
+from slotkeeper_cli.dead_letters import DeadLetterQueueName, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
+from slotkeeper_cli.unread import Search
 
 from .checks import check_none
 

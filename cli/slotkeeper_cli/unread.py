@@ -1,8 +1,8 @@
-"""The places that a search has read, and what it could not read there: an absence is stated only of what was read."""
+"""What a command could not read: an absence is stated only of what was read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,19 +11,39 @@ from rich.console import Console
 
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper_cli.conditions import Condition, stopped_event_source
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
+from slotkeeper.slots.rows import Listed
 from slotkeeper_cli.errors import failure_text
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, event_source_mappings, in_parallel
 
-# The messages that are read of each dead-letter queue.
-_MAX_DEAD_LETTERS = 1000
+
+@dataclass(frozen=True)
+class UnreadSource:
+    """Something of a stack that could not be read.
+
+    Args:
+        source: a queue, table or log of the template, or other facts.
+        why: the reason, and what to do.
+        messages: how many messages, approximately; None if it is not a number of messages.
+    """
+
+    source: str
+    why: str
+    messages: int | None = None
+
+    @property
+    def text(self) -> str:
+        """It on one line."""
+        messages = "" if self.messages is None else f"About {count(self.messages, 'message')} of "
+        return f"{messages}{self.source} could not be read: {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as JSON shows it."""
+        return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
 @dataclass
 class Search:
-    """What one command has read."""
+    """What one answer has read, and what it could not read."""
 
     searched: list[str] = field(default_factory=list)
     not_read: list[UnreadSource] = field(default_factory=list)
@@ -38,6 +58,14 @@ class Search:
         if source not in self.searched:
             self.searched.append(source)
         return result
+
+    def rows[Row](self, listed: Listed[Row], what: str) -> list[Row]:
+        """What a bounded read of RequestTable has found. What it has not is noted."""
+        if listed.is_cut:
+            self.note_unread("RequestTable", f"there are more than {len(listed.rows):,} {what}")
+        for why in listed.malformed:
+            self.note_unread("RequestTable", why)
+        return listed.rows
 
     def note_unread(self, source: str, why: str) -> None:
         """Record a source that could not be read."""
@@ -58,28 +86,3 @@ def print_not_read(console: Console, not_read: Iterable[dict[str, Any]]) -> None
     for one in not_read:
         messages = "" if one["messages"] is None else f"about {count(one['messages'], 'message')} of "
         console.print(f"Not read: {messages}{one['source']}: {one['why']}", style="yellow")
-
-
-def read_event_source(stack: StackConnection, search: Search, queue: str, arn: str) -> list[Condition]:
-    """The condition that a function receives the messages of a queue, if it fails; empty if it could not be read."""
-    mappings = search.try_read(f"event source of {queue}", lambda: event_source_mappings(stack, arn), None)
-    return [] if mappings is None else stopped_event_source(queue, mappings)
-
-
-def read_dead_letters(
-    stack: StackConnection, search: Search, queues: Sequence[DeadLetterQueueName]
-) -> list[DeadLetterMessage]:
-    """The messages of some dead-letter queues, at most 1,000 of each. The others are recorded in `search`."""
-
-    def read_queue(queue: DeadLetterQueueName) -> tuple[Search, Read]:
-        own, reader = Search(), DeadLetterQueueReader(stack, queue)
-        return own, own.try_read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
-
-    messages = []
-    for own, read in in_parallel(read_queue, queues):
-        search.searched += own.searched
-        search.not_read += own.not_read
-        if read.unread is not None:
-            search.not_read.append(read.unread)
-        messages += read.messages
-    return messages
