@@ -34,6 +34,8 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     replace_time(monkeypatch, holder, sleep=lambda _: None)
     monkeypatch.setattr(dead_letters, "LONG_POLL_SECONDS", 0)
+    # All tests share the clients, which would take a token of each test's budget.
+    monkeypatch.setattr(stack_connection, "BUDGETS", {})
     session = SimpleNamespace(client=lambda service, **_: client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
     with prepared_account(made_stack) as outputs:
