@@ -10,65 +10,94 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated
+from collections.abc import MutableMapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
-import typer
+import typer.main
 
 from slotkeeper import __version__
-from slotkeeper_cli.commands import (
-    audit,
-    breaker,
-    cancel_request,
-    dlq,
-    doctor,
-    explain,
-    failed,
-    holder,
-    list_requests,
-    process,
-    report,
-    retry,
-    stack,
-    status,
-    submit,
-    token,
-    web,
-    what_if,
-)
 from slotkeeper_cli.context import StackCommand, StackGroup
-from slotkeeper_cli.errors import FAILURES, CommandError, NotFound, failure_text
+from slotkeeper_cli.errors import CommandError, NotFound, failure_text, is_failure
 from slotkeeper_cli.output import PlainConsole
+
+# The commands in the order of the help: module and name of its function or group, or the group itself. The HELP of a
+# module replaces the function's docstring.
+_COMMANDS: dict[str, str | typer.Typer] = {
+    "status": "status:status",
+    "explain": "explain:explain",
+    "audit": "audit:show_audit",
+    "what-if": "what_if:what_if",
+    "doctor": "doctor:doctor",
+    "web": "web:web",
+    "process": "process:app",
+    "holder": "holder:app",
+    "request": typer.Typer(help="Submit, list, show and cancel requests.", no_args_is_help=True),
+    "request submit": "submit:submit",
+    "request list": "list_requests:list_requests",
+    "request show": "explain:explain",
+    "request cancel": "cancel_request:cancel",
+    "failed": "failed:app",
+    "dlq": "dlq:app",
+    "retry": "retry:app",
+    "retry breaker": "breaker:app",
+    "retry limit": "breaker:limit_callers",
+    "retry report": "report:report",
+    "token": "token:app",
+    "stack": "stack:app",
+}
+
+
+@cache
+def _command(word: str) -> Any:
+    """The command or group of a first word. Only here its modules are imported, so that `--version` needs none."""
+    root = group = typer.Typer()
+    for path, place in _COMMANDS.items():
+        first, _, second = path.partition(" ")
+        if first != word:
+            continue
+        found: Any = place
+        text = None
+        if isinstance(place, str):
+            module, _, name = place.partition(":")
+            imported = import_module(f"slotkeeper_cli.commands.{module}")
+            found, text = getattr(imported, name), getattr(imported, "HELP", None)
+        if isinstance(found, typer.Typer):
+            group.add_typer(found, name=second or first)
+            group = group if second else found
+        else:
+            group.command(second or first, cls=StackCommand, help=text)(found)
+    return typer.main.get_group(root).commands[word]
+
+
+class _Root(StackGroup):
+    """The root command, whose commands are imported one by one."""
+
+    def list_commands(self, _: Any) -> list[str]:
+        return [path for path in _COMMANDS if " " not in path]
+
+    def get_command(self, _: Any, name: str) -> Any:
+        return _command(name) if name in self.list_commands(None) else None
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All commands, of which click suggests one for a name that is none."""
+        return {name: _command(name) for name in self.list_commands(None)}
+
+    @commands.setter
+    def commands(self, _: Any) -> None:
+        """Ignore those that Typer knows: none."""
+
 
 app = typer.Typer(
     name="slotkeeper",
-    cls=StackGroup,
+    cls=_Root,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command("status", cls=StackCommand)(status.status)
-app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
-app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
-app.command("what-if", cls=StackCommand, help=what_if.HELP)(what_if.what_if)
-app.command("doctor", cls=StackCommand)(doctor.doctor)
-app.command("web", cls=StackCommand, help=web.HELP)(web.web)
-request = typer.Typer(help="Submit, list, show and cancel requests.", no_args_is_help=True)
-request.command("submit", cls=StackCommand)(submit.submit)
-request.command("list", cls=StackCommand)(list_requests.list_requests)
-request.command("show", cls=StackCommand, help=explain.HELP)(explain.explain)
-request.command("cancel", cls=StackCommand)(cancel_request.cancel)
-app.add_typer(process.app, name="process")
-app.add_typer(holder.app, name="holder")
-app.add_typer(request, name="request")
-app.add_typer(failed.app, name="failed")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(retry.app, name="retry")
-app.add_typer(token.app, name="token")
-app.add_typer(stack.app, name="stack")
-retry.app.add_typer(breaker.app, name="breaker")
-retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
-retry.app.command("report", cls=StackCommand)(report.report)
 
 
 def _version(wanted: bool) -> None:
@@ -96,13 +125,13 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _print_error(*error.sentences)
         sys.exit(error.exit_code)
-    except FAILURES as error:
-        _print_error(failure_text(error))
-        sys.exit(1)
     except typer.Abort:
         _print_error("Interrupted.")
         sys.exit(130)
     except Exception as error:
+        if is_failure(error):
+            _print_error(failure_text(error))
+            sys.exit(1)
         # The layer raises LookupError itself for a process that was removed meanwhile; a KeyError is a defect.
         if type(error) is LookupError:
             _print_error(f"{error}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache, cached_property
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer.main
 from typer.core import TyperCommand, TyperGroup
@@ -14,8 +14,11 @@ from typer.core import TyperCommand, TyperGroup
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandRefused, NeedsYes
 from slotkeeper_cli.output import Output
-from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find_local
 
+if TYPE_CHECKING:
+    from slotkeeper_cli.stack_connection import StackConnection
+
+DEFAULT_STACK = "slotkeeper"
 PANEL = "Connection"
 _KEPT = "slotkeeper_cli.options"
 
@@ -64,8 +67,11 @@ def stack_of(options: Mapping[str, Any]) -> StackConnection:
     Raises:
         NotFound: --local, and no local stack is running.
     """
-    local = find_local() if options["local"] else None
-    return StackConnection(options["stack"], options["profile"], options["region"], local)
+    # Only here, since boto3 takes a quarter of a second to import, which --version and --help do not need.
+    from slotkeeper_cli import stack_connection  # noqa: PLC0415
+
+    local = stack_connection.find_local() if options["local"] else None
+    return stack_connection.StackConnection(options["stack"], options["profile"], options["region"], local)
 
 
 def options_of(context: typer.Context) -> Mapping[str, Any]:

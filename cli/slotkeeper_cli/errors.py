@@ -4,18 +4,6 @@ from typing import ClassVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.retry.delivery import TooLarge
-from slotkeeper.retry.downstream.downstreams import MalformedHealth, TooManyWriters
-from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.retry.message import InvalidMessage
-from slotkeeper.slots.rows import MalformedRequestRow
-
-# What the layer and boto3 raise in a command that fails. The command ends with 1.
-FAILURES = (
-    *(ClientError, BotoCoreError, MalformedRow, MalformedRequestRow, InvalidMessage, TooLarge, MalformedHealth),
-    TooManyWriters,
-)
-
 
 class CommandError(Exception):
     """A message for the operator: what is wrong, what was expected, what to do.
@@ -61,6 +49,14 @@ class NeedsYes(CommandError):
 
     exit_code = 6
     why: ClassVar[str] = "There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether an error is an answer for the operator, not a defect: of a command, of AWS, or of the layer, which does
+    not accept what it has read."""
+    # The classes of the layer are not named, since it takes half a second to import them all.
+    is_of_layer = type(error).__module__.startswith("slotkeeper.")
+    return isinstance(error, CommandError | ClientError | BotoCoreError) or is_of_layer
 
 
 def failure_text(error: Exception) -> str:

@@ -82,12 +82,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def one_line(text: str, maximum: int = 200) -> str:
-    """A text on one line, cut after `maximum` characters."""
-    words = " ".join(text.split())
-    return words if len(words) <= maximum else f"{words[:maximum]}..."
+    """A text on one line, cut in the middle if it is longer: a cause is at its end as often as at its beginning."""
+    return cut(text, maximum)
 
 
 def cut(text: str, width: int) -> str:
-    """A text on one line, cut in the middle if it is longer: the ends of ids differ."""
+    """A text on one line of at most `width` characters, cut in the middle: the ends of ids differ."""
     whole = " ".join(text.split())
-    return whole if len(whole) <= width else f"{whole[: (width - 3) // 2]}...{whole[-((width - 2) // 2) :]}"
+    if len(whole) <= width or width < 5:
+        return whole[:width]
+    return f"{whole[: (width - 3) // 2]}...{whole[-((width - 2) // 2) :]}"

@@ -7,16 +7,19 @@ line. Only `print_lines` prints the lines of a text.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
+from slotkeeper_cli.formatting import cut
+
+_GAP = 2  # spaces between two columns
 
 
 class PlainConsole(Console):
@@ -89,6 +92,11 @@ class Output:
             yield on_read
 
 
+def width_of(console: Console) -> int | None:
+    """The characters of a line: of the terminal, or those that COLUMNS states; None in a pipe or file: whole ids."""
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
+
+
 def print_lines(console: Console, text: str, indent: str = "") -> None:
     """Print a text on its own lines, such as an error message. All but the first are indented."""
     for number, line in enumerate(text.split("\n")):
@@ -100,10 +108,39 @@ def styled(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style, overflow="fold")
 
 
-def table(*columns: str) -> Table:
+class Rows:
+    """A table, each row on one line: if the terminal is too narrow, the widest cells are cut in their middle."""
+
+    def __init__(self, *columns: str) -> None:
+        self._columns = columns
+        self._rows = [[Text(each.removeprefix(">"), "dim") for each in self._columns]]
+
+    def add_row(self, *cells: str | Text, style: str = "") -> None:
+        """Add a row, with a cell for each column."""
+        self._rows.append([each if isinstance(each, Text) else Text(printable(each), style) for each in cells])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.lines(width_of(console))
+
+    def lines(self, width: int | None) -> list[Text]:
+        """The heading and the rows, each at most `width` characters long; None: as long as they are."""
+        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
+        space = sum(widths) if width is None else max(width - _GAP * (len(widths) - 1), len(widths))
+        while sum(widths) > space:
+            widths[widths.index(max(widths))] -= 1
+        lines = []
+        for row in self._rows:
+            line = Text()
+            for cell, column, most in zip(row, self._columns, widths, strict=True):
+                shown = Text(cut(cell.plain, most), cell.style) if len(cell) > most else cell.copy()
+                blank = " " * (most - len(shown))
+                line += Text(blank) + shown if column.startswith(">") else shown + Text(blank)
+                line += Text(" " * _GAP)
+            line.rstrip()
+            lines.append(line)
+        return lines
+
+
+def table(*columns: str) -> Rows:
     """A table in the style of all commands; a heading that begins with `>` is aligned right."""
-    made = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        justify: JustifyMethod = "right" if column.startswith(">") else "left"
-        made.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
-    return made
+    return Rows(*columns)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from slotkeeper.printable import printable
 from slotkeeper_cli.context import CommandContext
-from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
+from slotkeeper_cli.errors import failure_text, is_failure
 from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.output import PlainConsole
 
@@ -77,8 +77,8 @@ def _refreshes[Data](
         started = time.time()
         try:
             data = read()
-        except (CommandError, *FAILURES) as error:
-            if newest is None:
+        except Exception as error:
+            if newest is None or not is_failure(error):
                 raise
             context.reconnect()
             yield _Refresh(newest.read_at, newest.body, one_line(failure_text(error), 500).rstrip("."))

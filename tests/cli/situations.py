@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import typer.main
 
+from slotkeeper_cli.app import app
 from tests.cli.operator_account import NOW, Operator
 from tests.support.module_time import replace_time
 
 Names = Mapping[str, str]
+# Also those modules whose commands no test has run yet have a clock that `set_clock` replaces.
+assert typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

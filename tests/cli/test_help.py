@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -21,6 +23,20 @@ def helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return capsys.readouterr().out.splitlines()
 
     return shown
+
+
+def test_the_version_imports_no_command_and_no_client_of_aws() -> None:
+    """Imported, they take half a second, which a shell's completion takes for each press of the key."""
+    program = """
+import sys
+from slotkeeper_cli.app import main
+try:
+    main(["--version"])
+except SystemExit:
+    print([name for name in sys.modules if name == "boto3" or name.startswith("slotkeeper_cli.commands.")])
+"""
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[1:] == ["[]"]
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper_cli import context, refreshes
+from slotkeeper_cli import refreshes, stack_connection
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.formatting import local_time
 from tests.cli.operator_account import Operator
@@ -122,7 +122,7 @@ def test_after_a_failure_the_configuration_is_read_again(operator: Operator, mon
     """An operator whose credentials have expired signs in, in another terminal."""
     sessions: list[Any] = []
     steps = iter([nothing, nothing, EXPIRED, nothing, fails(KeyboardInterrupt())])
-    connect, read = context.StackConnection, status.read_status
+    connect, read = stack_connection.StackConnection, status.read_status
 
     def connect_and_note(*arguments: Any) -> Any:
         sessions.append(arguments)
@@ -132,7 +132,7 @@ def test_after_a_failure_the_configuration_is_read_again(operator: Operator, mon
         next(steps)()
         return read(*arguments)
 
-    monkeypatch.setattr(context, "StackConnection", connect_and_note)
+    monkeypatch.setattr(stack_connection, "StackConnection", connect_and_note)
     monkeypatch.setattr(status, "read_status", read_after_step)
 
     ended = operator.run(*QUICK)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from nicegui import run, ui
 
 from slotkeeper.printable import printable
-from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
+from slotkeeper_cli.errors import CommandError, failure_text, is_failure
 from slotkeeper_cli.formatting import local_time
 from slotkeeper_cli.web.reading import REFRESH, Snapshot, StackReader
 
@@ -95,7 +95,9 @@ class Frame:
         async def refresh() -> None:
             try:
                 reading = await run.io_bound(read)
-            except (CommandError, *FAILURES) as error:
+            except Exception as error:
+                if not is_failure(error):
+                    raise
                 why = " ".join(error.sentences) if isinstance(error, CommandError) else failure_text(error)
                 before = self._read_at.text.removesuffix(".").partition(". NOT READ: ")[0]
                 self._read_at.set_text(printable(f"{before}. NOT READ: {why}"))
