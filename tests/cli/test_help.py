@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,7 +36,8 @@ try:
 except SystemExit:
     print([name for name in sys.modules if name == "boto3" or name.startswith("slotkeeper_cli.commands.")])
 """
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    found = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    printed = subprocess.run([sys.executable, "-c", program], env=found, stdout=subprocess.PIPE, text=True).stdout
     assert printed.splitlines()[1:] == ["[]"]
 
 
