@@ -14,7 +14,7 @@ from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.request_finder import RequestFinder, failure_of
 from slotkeeper_cli.requests import hide_tokens
-from slotkeeper_cli.slot_control import SlotControl, name_of
+from slotkeeper_cli.slot_control import SlotControl
 
 # Pages of 1 MB, each of some 500 failures with the longest reasons, and of 3,000 with short ones.
 MAX_PAGES = 200
@@ -154,10 +154,7 @@ class Failures:
 
     def _find(self, given: str) -> RequestRow:
         only = self._filters.process
-        processes = [only] if only else [name_of(one) for one in self.control.processes.all()]
-        one = self._finder.only(
-            given, processes, only, lambda row: row.state in REDRIVABLE and self._filters.pass_on(row)
-        )
+        one = self._finder.only(given, only, lambda row: row.state in REDRIVABLE and self._filters.pass_on(row))
         if one is None or not self._filters.pass_on(one.last):
             raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
         return one.last

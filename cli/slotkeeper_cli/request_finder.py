@@ -1,15 +1,10 @@
-"""Finds a request: the rows of its attempts, and what runs of the last one.
-
-The names of a request's executions are known from its process, id and attempt. Only those of a request with a caller
-contain something else, and such a request is found by reading rows.
-"""
+"""Finds a request: the rows of its attempts, and what runs of the last one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from slotkeeper.settings import NO_TARGET
@@ -17,14 +12,14 @@ from slotkeeper.slots.executions import Execution, failed_run, failure_reason
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, FAILURES
-from slotkeeper.slots.rows import Listed, RequestRow
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import iso, local_time, seconds
 from slotkeeper_cli.holders import SlotRelease, estimate, target_of
 from slotkeeper_cli.requests import hide_tokens, state_of
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import ShownWork, target_in
 from slotkeeper_cli.unread import Search
 
@@ -32,7 +27,6 @@ ID_HELP = "Id of the request, or of its message if it was sent without one. The 
 _TIMES = ("sent", "held_since", "started", "ended", "start_before")
 # A request that was sent with the id of another has a row whose name ends with its message id (intake.py).
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}(#.+)?")
-_CUT = "it has more rows than ten pages contain: give the process with --process, or the name of the execution"
 
 
 @dataclass(frozen=True)
@@ -55,43 +49,57 @@ class RequestFinder:
     """Finds requests on a stack.
 
     Attributes:
-        search: what was read, and what could not be read.
+        search: what could not be read.
     """
 
     def __init__(self, control: SlotControl) -> None:
         self._control = control
         self.search = Search()
 
-    def find(self, given: str, processes: Iterable[str], only: str | None = None) -> list[FoundRequest]:
-        """The request in each process that has it, also once for each caller.
+    def find(self, given: str, only: str | None = None) -> list[FoundRequest]:
+        """The request in each process that has it, also once for each caller, by two calls.
 
         Args:
             given: the id of the request, or the name of an execution.
-            processes: the names of those that exist.
             only: the process to search; None: all, also those that do not exist any more.
-        """
-        self.search.searched.append("RequestTable")
-        if named := _EXECUTION.fullmatch(given):
-            process = named["process"]
-            row = next((row for row in self._attempt(process, given) if row.execution == given), None)
-            if row is not None:
-                return [one for one in self._of_process(process, row) if row in one.rows]
-        names = [only] if only else list(processes)
-        rows = [row for of in in_parallel(lambda name: [*self._chain(name, given)], names) for row in of]
-        if not rows:
-            search = self._control.row_search
-            rows = self._read(self._control.rows.rows(only, request_id=given) if only else search.everywhere(given))
-        return _grouped(rows)
 
-    def only(
-        self, given: str, processes: Iterable[str], only: str | None, wanted: Callable[[RequestRow], bool]
-    ) -> FoundRequest | None:
+        Raises:
+            MalformedRequestRow: of the execution.
+        """
+        named = _EXECUTION.fullmatch(given)
+        row = self._control.rows.row(named["process"], given) if named else None
+        if row is None:
+            return _grouped(self._rows(given, only))
+        return [one for one in _grouped(self._rows(row.request_id, row.process)) if row in one.rows]
+
+    def _rows(self, request_id: str, only: str | None) -> list[RequestRow]:
+        """The rows of a request, read consistently.
+
+        The index may lack the newest one of a process that the caller or an older row names. Its execution's name is
+        known, unless it has a caller.
+        """
+        indexed = self._control.row_search.attempts(request_id)
+        if indexed.is_cut:
+            self.search.note_unread("RequestTable", f"there are more than {len(indexed.rows):,} requests with the id")
+        last = {only: 0} if only else {}
+        names = []
+        for process, execution, attempt in indexed.rows:
+            if only in (None, process):
+                names.append((process, execution))
+                last[process] = max(attempt, last.get(process, 0))
+        names += [(process, execution_name(process, request_id, number + 1)) for process, number in last.items()]
+        listed = self._control.row_search.named(dict.fromkeys(names))
+        for why in listed.malformed:
+            self.search.note_unread("RequestTable", why)
+        return listed.rows
+
+    def only(self, given: str, only: str | None, wanted: Callable[[RequestRow], bool]) -> FoundRequest | None:
         """The one request with an id whose last attempt is wanted; if none is, any request with the id.
 
         Raises:
             CommandRefused: several are wanted.
         """
-        found = self.find(given, processes, only)
+        found = self.find(given, only)
         chosen = [one for one in found if wanted(one.last)] or found[:1]
         if len(chosen) > 1:
             names = ", ".join(f"{one.last.execution} ({one.process})" for one in chosen)
@@ -100,28 +108,6 @@ class RequestFinder:
                 f"{names}. Nothing was changed."
             )
         return chosen[0] if chosen else None
-
-    def _of_process(self, process: str, row: RequestRow) -> list[FoundRequest]:
-        chain = [*self._chain(process, row.request_id)]
-        if row not in chain:
-            chain = self._read(self._control.rows.rows(process, request_id=row.request_id))
-        return _grouped(chain if row in chain else [row])
-
-    def _chain(self, process: str, request_id: str) -> Iterator[RequestRow]:
-        """The rows of a request without a caller, and of others that were sent with its id."""
-        for number in count(1):
-            rows = self._attempt(process, execution_name(process, request_id, number))
-            if not rows:
-                return
-            yield from rows
-
-    def _attempt(self, process: str, execution: str) -> list[RequestRow]:
-        return self._read(self._control.row_search.attempt(process, execution))
-
-    def _read(self, listed: Listed[RequestRow]) -> list[RequestRow]:
-        for why in [*listed.malformed, *[_CUT] * listed.is_cut]:
-            self.search.note_unread("RequestTable", why)
-        return listed.rows
 
 
 def _grouped(rows: Sequence[RequestRow]) -> list[FoundRequest]:

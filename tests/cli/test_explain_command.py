@@ -15,7 +15,7 @@ from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.request_table import place_of
-from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
+from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
 from slotkeeper_cli.explanation import lease_reasons
 from slotkeeper_cli.holders import SlotRelease, estimate
@@ -192,31 +192,21 @@ def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
     assert SlotRelease(None, 65).text(NOW).startswith("in a run after GraceSeconds, usually 1 min")
 
 
-def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
-    slots = ["SlotTable", "RequestTable"]
-    work = ["RequestLedgerTable", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"]
-    shown = operator.run("request", "show", "unknown", "--json").json
-    assert shown["searched"] == [*slots, *work, "RequestDeadLetterQueue"]
-    del operator.outputs["RequestLedgerTableName"]
-    searched = f"Searched: {', '.join([*slots, 'RequestDeadLetterQueue'])}.\n"
-    assert operator.run("request", "show", "unknown").stdout.endswith(searched)
+def test_many_requests_with_one_id_are_found_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = RowSearch.attempts
+    cut = lambda self, request_id: replace(attempts(self, request_id), is_cut=True)  # noqa: E731
+    monkeypatch.setattr(RowSearch, "attempts", cut)
+    operator.wait("b")
+    ended = operator.run("explain", "b")
+    assert (ended.exit_code, "Not read: RequestTable: there are more than 1 requests" in ended.stdout) == (0, True)
 
 
-def test_a_table_that_is_too_large_is_searched_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the requests of callers, and those of processes that are gone, are searched so."""
-    everywhere = RowSearch.everywhere
-
-    def cut(self: RowSearch, request_id: str) -> Listed[RequestRow]:
-        return replace(everywhere(self, request_id), is_cut=True)
-
-    monkeypatch.setattr(RowSearch, "everywhere", cut)
-    operator.wait("known")
-    assert operator.run("explain", "known").exit_code == 0
-    ended = operator.run("explain", "unknown")
-    assert (ended.exit_code, "Not read: RequestTable: it has more rows than ten pages contain" in ended.stdout) == (
-        1,
-        True,
-    )
+def test_a_request_is_found_before_the_index_has_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of its execution, if the process is known."""
+    monkeypatch.setattr(RowSearch, "attempts", lambda *_: Listed())
+    operator.wait("b")
+    assert operator.run("explain", "b", "--process", "sample").exit_code == 0
+    assert operator.run("explain", "b").exit_code == 4
 
 
 # The states --------------------------------------------------------------------------------------------------------

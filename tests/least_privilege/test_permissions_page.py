@@ -155,7 +155,7 @@ TRANSACTION = "dynamodb:TransactWriteItems"  # no action: each part has its own
 NOT_CALLED = {
     "dynamodb:ConditionCheckItem": "request cancel|web",
     "dynamodb:DeleteItem": "dlq (redrive|discard)|web",
-    "dynamodb:GetItem": "process list|request submit|failed (?!show).+|audit|what-if|doctor|dlq .+|retry report",
+    "dynamodb:GetItem": "process list|request submit|failed list|audit|what-if|doctor|dlq .+|retry report",
     "dynamodb:PutItem": "process (set-limit|repair)|audit|web|dlq (redrive|discard)|retry report|token .+",
     "dynamodb:Query": "process (?!repair|remove|set-limit).+|stack env|(dlq|token) .+|retry (?!breaker (open|close)).+",
     "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack env|token .+",
@@ -250,7 +250,7 @@ def test_a_reader_of_requests_is_granted_no_read_of_task_tokens_and_of_bodies_by
     indexes = table["LocalSecondaryIndexes"] + table["GlobalSecondaryIndexes"]
     read = [each for each in indexes if f"REQUEST_TABLE_ARN/index/{each['IndexName']}" in positions["Resource"]]
     contained = {name for each in read for name in each["Projection"]["NonKeyAttributes"]}
-    assert len(read) == len(positions["Resource"]) == 4
+    assert len(read) == len(positions["Resource"]) == 5
     assert set(_attributes(positions)) == {
         "process_name",
         "execution",

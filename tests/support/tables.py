@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 
 class Index(NamedTuple):
-    """A secondary index by the table's key: its sort key, the type of that, and the other attributes in it."""
+    """A secondary index by the table's key: its sort key, the type of that, and the other attributes in it.
+
+    `is_by_itself`: its only key is the one that is its sort key otherwise.
+    """
 
     sort_key: str
     kind: str
     included: tuple[str, ...]
     is_global: bool = False
+    is_by_itself: bool = False
 
 
 def create_table(
@@ -28,7 +32,9 @@ def create_table(
         by_kind[f"{'Global' if each.is_global else 'Local'}SecondaryIndexes"].append(
             {
                 "IndexName": index,
-                "KeySchema": [*schema, {"AttributeName": each.sort_key, "KeyType": "RANGE"}],
+                "KeySchema": [{"AttributeName": each.sort_key, "KeyType": "HASH"}]
+                if each.is_by_itself
+                else [*schema, {"AttributeName": each.sort_key, "KeyType": "RANGE"}],
                 "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(each.included)},
             }
         )

@@ -144,12 +144,11 @@ def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], on
     for text in repair_texts(malformed):
         context.out.note(f"Warning: whether its requests have slots is not known: {text}")
     processes = {one.name: one for one in known}
-    names = [*processes, *(error.process for error in malformed)]
-    if only and only not in names:
+    if only and only not in (*processes, *(error.process for error in malformed)):
         raise control.not_found(only)
     finder, plan = RequestFinder(control), ToCancel()
     for given in dict.fromkeys(ids):
-        one = finder.only(given, names, only, lambda row: row.state in ("QUEUED", "STARTED"))
+        one = finder.only(given, only, lambda row: row.state in ("QUEUED", "STARTED"))
         if one is None:
             unread = " in what could be read" if finder.search.not_read else ""
             raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")

@@ -110,7 +110,7 @@ class Explained:
             NotFound: there is no such process, and no request of it.
         """
         processes = self._processes(only)
-        found = self._finder.find(self._given, processes, only)
+        found = self._finder.find(self._given, only)
         if only and not found and not processes:
             raise self._control.not_found(only)
         facts = self._facts(processes, {one.process for one in found if one.last.state == "QUEUED"})

@@ -49,6 +49,7 @@ INDEXES = {
         "open": Index("open", "N", ("state", "request_id")),
         "ended": Index("ended", "N", (*_HISTORY, "failed")),
         "failed": Index("failed", "N", (*_HISTORY, "ended"), is_global=True),
+        "request_id": Index("request_id", "S", ("attempt",), is_global=True, is_by_itself=True),
     }
 }
 

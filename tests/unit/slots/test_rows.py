@@ -94,7 +94,7 @@ def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: Que
     assert not {"body", "task_token", "answer"} & set(LISTED.split(", "))
 
 
-def test_rows_are_listed_by_state_and_id(scene: QueueScene) -> None:
+def test_rows_are_listed_by_state(scene: QueueScene) -> None:
     scene.queue("a", "b", "c")
     for name, state in zip(scene.names, ("STARTED", "FAILED", "QUEUED"), strict=True):
         scene.end(name, state)
@@ -105,8 +105,6 @@ def test_rows_are_listed_by_state_and_id(scene: QueueScene) -> None:
 
     assert ids() == ["a", "b", "c"]
     assert ids(["STARTED", "FAILED"]) == ["a", "b"]
-    assert ids((), "b") == ["b"]
-    assert ids(["STARTED"], "b") == []
 
 
 def test_open_rows_are_those_without_an_end_and_unpublished_ones_those_with_an_end_to_publish(

@@ -32,8 +32,9 @@
 
 Four local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
 `open` what has not ended, or whose end was not published, and `ended` the history. Reads of them are consistent
-(DynamoDB guide, "Local secondary indexes"). The global index `failed` contains the failures of all processes. It is
-late by less than a second as a rule (DynamoDB guide, "Using Global Secondary Indexes in DynamoDB").
+(DynamoDB guide, "Local secondary indexes"). Two global indexes are of all processes: `failed` contains the failures,
+and `request_id` the keys of each request's attempts. They are late by less than a second as a rule (DynamoDB guide,
+"Using Global Secondary Indexes in DynamoDB").
 
 A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
 it ends without a start, or its work has already ended. The second also requires, in the same transaction, that the

@@ -160,21 +160,14 @@ class RequestRows:
         item = self._table.read((process, execution), **asked)
         return read_row(item) if item else None
 
-    def rows(
-        self, process: str, states: Sequence[State] = (), request_id: str = "", max_pages: int = MAX_PAGES
-    ) -> Listed[RequestRow]:
+    def rows(self, process: str, states: Sequence[State] = (), max_pages: int = MAX_PAGES) -> Listed[RequestRow]:
         """The rows of a process, without bodies and tokens, in the order of their executions' names.
 
         Args:
             states: those to return; by default all.
-            request_id: of the rows to return; by default of any.
         """
         values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
-        filters = [f"#state IN ({', '.join(values)})"] if states else []
-        if request_id:
-            filters.append("request_id = :id")
-            values[":id"] = {"S": request_id}
-        options = {"FilterExpression": " AND ".join(filters)} if filters else {}
+        options = {"FilterExpression": f"#state IN ({', '.join(values)})"} if states else {}
         return _read_all(self._pages(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options))
 
     def history(
