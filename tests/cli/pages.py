@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from slotkeeper_cli.look.pages import script, script_hash
+
 
 class Page(HTMLParser):
     """The elements and texts of a page; it must close what it opens."""
@@ -12,6 +14,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.texts: list[str] = []
+        self.scripts: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -25,16 +28,20 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+        inside = self.open[-1:] or [""]
+        if inside != ["style"] and data.strip():
+            (self.scripts if inside == ["script"] else self.texts).append(data.strip())
 
 
 def read_page(text: str) -> Page:
-    """The page, which is well formed, loads nothing, runs nothing, and has no markup of a sender."""
+    """The page, which is well formed, loads nothing, runs the script of all pages alone, and has no sender's markup."""
     page = Page()
     page.feed(text)
     assert page.open == []
-    assert {tag for tag, _ in page.elements} & {"script", "img", "link", "iframe", "b"} == set()
-    assert not [name for _, attributes in page.elements for name in attributes if name in ("src", "href", "onload")]
+    assert {tag for tag, _ in page.elements} & {"img", "link", "iframe"} == set()
+    assert page.scripts == [script().strip()]
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not [name for name in names if name in ("src", "href") or name.startswith("on")]
     policies = [each.get("content") for tag, each in page.elements if tag == "meta" and "http-equiv" in each]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert policies == [f"default-src 'none'; style-src 'unsafe-inline'; script-src '{script_hash()}'"]
     return page

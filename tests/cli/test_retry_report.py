@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from pathlib import Path
 
@@ -138,12 +137,11 @@ def test_the_page_is_well_formed_self_contained_and_escaped(
     ended = operator.run("retry", "report", "--html", str(tmp_path / "report.html"), "--json")
     assert json.loads(ended.stdout)["failures"] == 1
     page = (tmp_path / "report.html").read_text()
-    assert re.search(r"\bth {[^}]*white-space: nowrap", page), "headings break on a narrow screen"
     text = " ".join(read_page(page).texts)
     assert "Refused: <script>alert()</script> & more" in text
     assert "<img src=x>" in text
     assert "Failures of work on stack slotkeeper" in text
-    assert f"to {instant(now)[:13]}" in text
+    assert f" {instant(now)[:10]} " in text
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -1,122 +1,74 @@
 """The page of `slotkeeper audit --html`: the timeline of each process, its figures and failures, and the checks.
 
-It is one file to attach to an incident, whose readers have no access to the account. All times are in UTC.
+It is one file to attach to an incident, whose readers have no access to the account.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
 from slotkeeper.slots.request_table import FAILURES
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.audit.figures import figures
+from slotkeeper_cli.audit.figures import figures, held
+from slotkeeper_cli.audit.free_slot_checks import waits
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
-from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
-from slotkeeper_cli.audit.work_history import WorkHistory
-from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.html_page import document, escaped, html_row, html_table
+from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
+from slotkeeper_cli.audit.work_history import WorkHistory, acts_of, limit_steps, pauses
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.look.pages import lasting, render
+from slotkeeper_cli.look.timeline import MAX_BARS, Bar, Mark, Timeline, label_of, notes_of, timeline_svg
+from slotkeeper_cli.requests import state_of
 
 # Processes with most executions that have a section; names of requests in a row of failures; requests whose table is
 # open when the page is.
 MAX_SECTIONS, MAX_NAMES, MAX_OPEN = 20, 20, 100
-_MARKS = {Result.HOLDS: "✓ holds", Result.FAILS: "✗ fails", Result.NOT_SHOWN: "? not shown"}
-
-_STYLE = """
-body { max-width: 72rem } section { margin-top: 2.5rem; border-top: 1px solid var(--line) }
-h3 { margin: 1.4rem 0 .4rem }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 } dd { margin: 0 }
-dt { color: var(--dim) } .unread { background: var(--box); border-left: 4px solid var(--lost); padding: .5rem 1rem }
-.unread h2, .unread ul { margin: .2rem 0 } section h2 { margin-top: 1.2rem } tbody .lost { color: var(--lost) }
-summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem } details tbody th { min-width: 11rem }
-@media (max-width: 600px) { th, td { padding: .25rem .35rem } td { min-width: 7.5rem } }
-@media print { body { max-width: none; margin: 0; font-size: 11px } .wide { overflow: visible }
-  .tl, tr { break-inside: avoid } th, td, details tbody th { min-width: 4.5rem; padding: .15rem .3rem }
-  td.number { min-width: 0 } }
-"""
 
 
 def audit_page(history: WorkHistory, results: Sequence[CheckResult], stack: str) -> str:
-    """Return the page as a text in UTF-8. Names, errors and other texts of senders are escaped, task tokens hidden."""
+    """Return the page as a text in UTF-8."""
     by_number = sorted(history.names, key=lambda name: -len(history.by_process.get(name, [])))
-    shown, left_out = sorted(by_number[:MAX_SECTIONS]), sorted(by_number[MAX_SECTIONS:])
     of = figures(history)
-    fewer = f"<p>Without a section, since they have fewer executions: {escaped(', '.join(left_out))}.</p>"
-    body = [
-        *_head(history, results),
-        *(part for number, name in enumerate(shown, 1) for part in _section(history, name, of[name], number)),
-        *([fewer] if left_out else []),
-        "<section><h2>Checks</h2>",
-        html_table("Checks", ("result", "check", "what the records state"), map(_check, results), text_columns=3),
-        "</section>",
-    ]
-    return document(f"Slots of stack {stack}", TIMELINE_STYLE + _STYLE, body)
-
-
-def _head(history: WorkHistory, results: Sequence[CheckResult]) -> Iterator[str]:
     numbers = Counter(each.result for each in results)
-    verdict = ", ".join(f"{_MARKS[result]}: {number}" for result in Result if (number := numbers[result]))
-    facts = {
-        "Period": f"{iso(history.since)} to {iso(history.until)} ({duration(history.until - history.since)})",
-        "Read at": f"{iso(history.now)}, from AWS's own records",
-        "Time zone": "UTC",
-        "Checks": verdict,
+    return render(
+        "audit.html",
+        title=f"Slots of stack {stack}",
+        since=history.since,
+        until=history.until,
+        read_at=history.now,
+        verdict=[(str(result), numbers[result]) for result in Result if numbers[result]],
+        not_read=[each.as_dict() for each in history.not_read],
+        processes=[_process(history, name, of[name]) for name in sorted(by_number[:MAX_SECTIONS])],
+        left_out=sorted(by_number[MAX_SECTIONS:]),
+        checks=[each.as_dict() for each in results],
+        max_open=MAX_OPEN,
+    )
+
+
+def _process(history: WorkHistory, name: str, of: dict[str, Any]) -> dict[str, Any]:
+    timeline, now = history_timeline(history, name), history.processes.get(name)
+    return {
+        "name": name,
+        "now": now and {"limit": now.slot_limit, "in_use": now.slots_in_use, "paused": now.paused},
+        "weights": [each.weight for each in now.holders.values()] if now else [],
+        "queued": sum(bool(each.place) for each in history.rows_of.get(name, [])),
+        "timeline": timeline_svg(timeline),
+        "notes": notes_of(timeline),
+        "figures": of,
+        "failures": _failures(history, name),
+        "changes": timeline.marks[:MAX_BARS],
+        "requests": timeline.bars[-MAX_BARS:],
+        "number": len(timeline.bars),
     }
-    yield f"<dl>{''.join(f'<dt>{name}</dt><dd>{escaped(text)}</dd>' for name, text in facts.items())}</dl>"
-    unread = [each.text for each in history.not_read]
-    if unread:
-        lines = "".join(f"<li>{escaped(each)}</li>" for each in unread)
-        yield f'<div class="unread"><h2>Not read completely: {len(unread)}</h2><ul>{lines}</ul></div>'
 
 
-def _section(history: WorkHistory, name: str, of: dict[str, Any], number: int) -> Iterator[str]:
-    drawn, process = rows(history, name), history.processes.get(name)
-    yield f'<section aria-labelledby="p{number}"><h2 id="p{number}">Process {escaped(name)}</h2>'
-    if process:
-        queued = sum(bool(each.place) for each in history.rows_of.get(name, []))
-        waiting = f", {queued:,} queued" if queued else ""
-        paused = ", paused" if process.paused else ""
-        yield f"<p>Now: limit {process.slot_limit:,}, {process.slots_in_use:,} in use{waiting}{paused}.</p>"
-    yield timeline_svg(history, name, f"t{number}")
-    yield from _figures(of)
-    yield from _failures(history, name)
-    made = [
-        html_row(str(place), iso(each.at), each.text, each.by or "not recorded", text_columns=4)
-        for place, each in enumerate(changes(history, name)[:MAX_BARS], 1)
-    ]
-    if made:
-        yield "<h3>Changes by operators</h3>"
-        yield html_table("Changes by operators", ("number", "time", "change", "by"), made, text_columns=4)
-    if drawn:
-        newest = drawn[-MAX_BARS:]
-        more = f", the newest {MAX_BARS} of {len(drawn):,}" if len(drawn) > MAX_BARS else ""
-        yield f"<details{' open' * (len(newest) <= MAX_OPEN)}><summary>Requests ({len(newest):,}{more})</summary>"
-        columns = ("request", "outcome", "why it waited", "started", "waited", "held", "weight")
-        yield f"{html_table('Requests', columns, map(_request, newest), text_columns=3)}</details>"
-    yield "</section>"
-
-
-def _figures(of: dict[str, Any]) -> Iterator[str]:
-    share = of["utilization"]
-    ended = ", ".join(f"{number:,} {status}" for status, number in of["executions"].items()) or "none"
-    spreads = {
-        "wait from sending to start": of["wait"],
-        "hand-off from a release to the next start": of["hand_off"],
-        "free slot while a request waited": of["free_slot"],
-    }
-    names = ("p50", "p90", "p99", "max")
-    made = []
-    for name, each in spreads.items():
-        texts = [length(each[one]) if each.get(one) is not None else "-" for one in names]
-        made.append(html_row(name, f"{each['count']:,}", *texts, text_columns=1))
-    yield "<h3>Figures</h3>"
-    yield f"<p>Executions: {escaped(ended)}. Utilization: {'not known' if share is None else f'{share:.0%}'}.</p>"
-    yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)
-
-
-def _failures(history: WorkHistory, name: str) -> Iterator[str]:
+def _failures(history: WorkHistory, name: str) -> list[dict[str, Any]]:
     """What failed in the period by code and reason, also what was redriven since."""
     causes: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
     for each in history.rows_of.get(name, []):
@@ -125,24 +77,84 @@ def _failures(history: WorkHistory, name: str) -> Iterator[str]:
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.ended or 0.0 for each in some)
-        names = first_of([each.request_id for each in some], MAX_NAMES)
-        texts = (code, reason or "not recorded", ", ".join(names))
-        made.append(html_row(*texts, f"{len(some):,}", iso(times[0]), iso(times[-1]), text_columns=3))
-    if made:
-        yield "<h3>Failures by cause</h3>"
-        columns = ("code", "reason", "requests", "failures", "first", "last")
-        yield html_table("Failures by cause", columns, made, text_columns=3)
+        names = ", ".join(first_of([each.request_id for each in some], MAX_NAMES))
+        row = {"code": code, "reason": reason, "requests": names, "failures": len(some)}
+        made.append(row | {"first": times[0], "last": times[-1]})
+    return made
 
 
-def _request(of: TimelineRow) -> str:
-    waited = length(of.wait[1] - of.wait[0]) if of.wait else "not known"
-    started = iso(of.held[0]) if of.held else "not started"
-    ran = length(of.held[1] - of.held[0]) if of.held else ""
-    outcome = f"{of.kind.mark} {of.kind.label}".strip()
-    return html_row(of.label, outcome, of.why, started, waited, ran, f"{of.weight:,}", text_columns=3)
+def history_timeline(history: WorkHistory, name: str) -> Timeline:
+    """The timeline of a process: the part of the period in which something happened, with a margin."""
+    bars, marks = _bars(history, name), _marks(history, name)
+    instants = [*(at for each in bars for span in (each.wait, each.held) if span for at in span)]
+    instants += [each.at for each in marks]
+    inside = [min(max(at, history.since), history.until) for at in instants] or [history.since, history.until]
+    margin = max(0.5, 0.02 * (max(inside) - min(inside)))
+    since, until = max(history.since, min(inside) - margin), min(history.until, max(inside) + margin)
+    notes = []
+    if until - since < 0.95 * (history.until - history.since):
+        notes.append("The rest of the period, in which nothing is recorded, is not drawn.")
+    if unknown := sum(each.wait is None and each.held is not None and each.held[0] >= history.since for each in bars):
+        notes.append(f"For how long {count(unknown, 'execution')} waited is not recorded.")
+    process = history.processes.get(name)
+    if leases := sum(each.is_lease for each in process.holders.values()) if process else 0:
+        notes.append(
+            f"{count(leases, 'lease holds', 'leases hold')} a slot now. Leases leave no record and are not drawn."
+        )
+    return Timeline(name, since, until, bars, limit_steps(history, name).steps, pauses(history, name), marks, notes)
 
 
-def _check(of: CheckResult) -> str:
-    lines = [of.finding, *of.examples]
-    row = html_row(_MARKS[of.result], f"{of.id}: {of.claim}" if of.id else of.claim, "; ".join(lines), text_columns=3)
-    return row.replace("<th ", '<th class="lost" ') if of.result is Result.FAILS else row
+def _marks(history: WorkHistory, name: str) -> list[Mark]:
+    """The changes of a process in the period that concern its slots, and those of breakers, by time."""
+    acts = [each for each in acts_of(history, name) if each.action.startswith(("process ", "holder ", "stack "))]
+    breakers = [each for each in history.acts if each.action.startswith("retry breaker")]
+    # Without the account, which the ARN of a caller contains.
+    found = [Mark(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers]
+    if history.versions_of(name):
+        steps = pairwise(limit_steps(history, name).steps)
+        found += [Mark(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
+    return sorted((each for each in found if history.since <= each.at <= history.until), key=lambda each: each.at)
+
+
+def _text(action: str, fields: Mapping[str, object]) -> str:
+    if action == "process set-limit":
+        return f"limit {fields.get('before')} to {fields.get('after')}"
+    if action.startswith("retry breaker"):
+        return f"{action.removeprefix('retry ')} {fields.get('downstream')}"
+    return action.removeprefix("process ")
+
+
+def _bars(history: WorkHistory, name: str) -> list[Bar]:
+    """The requests of a process in the period, by the times of their sending or start."""
+    holders = held(history, history.by_process.get(name, []))
+    known = {row.execution: (row, wait) for row, wait in waits(history, name)}
+    used = weighted_steps((span, history.weight(attempt.execution)) for attempt, span in holders)
+    queue = weighted_steps((wait, 1) for _, wait in known.values())
+    limits, breaks = limit_steps(history, name), pauses(history, name)
+    instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
+    in_force = [limits.values(at, at)[-1] for at in instants[:-1]]
+    free = [None if most is None else most - value_at(used, at) for at, most in zip(instants, in_force, strict=False)]
+
+    def why(wait: Interval, weight: int) -> str:
+        parts = range(bisect_right(instants, wait[0]) - 1, bisect_left(instants, wait[1]))
+        full = [(instants[n], instants[n + 1]) for n in parts if (units := free[n]) is not None and units < weight]
+        times = {"no slot free for": overlap_seconds(full, wait), "paused for": overlap_seconds(breaks, wait)}
+        others = value_at(queue, wait[0]) - 1
+        first = [f"{count(others, 'other')} waiting when it was sent"] if others > 0 else []
+        texts = (f"{text} {lasting(amount)}" for text, amount in times.items() if amount >= 0.05)
+        return ", ".join([*texts, *first])
+
+    found = []
+    for attempt, span in holders:
+        if span[1] >= history.since and span[0] <= history.until:
+            wait = known[attempt.execution][1] if attempt.execution in known else None
+            label = label_of(attempt.row) if attempt.row else attempt.execution
+            state = attempt.status.lower().replace("_", " ")
+            found.append(Bar(label, state, history.weight(attempt.execution), wait, held=span))
+    for execution in known.keys() - history.by_execution.keys():
+        row, wait = known[execution]
+        found.append(Bar(label_of(row), str(state_of(row.state)), history.weight(execution), wait))
+    found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
+    # The page names the newest.
+    newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])
+    return [*found[:-MAX_BARS], *newest]

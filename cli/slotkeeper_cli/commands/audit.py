@@ -18,7 +18,7 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.html_page import write_page
+from slotkeeper_cli.look.pages import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.row_search import MAX_HISTORY_CALLS as MAX_PROCESS_CALLS

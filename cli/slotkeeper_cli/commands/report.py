@@ -16,10 +16,10 @@ from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, 
 from slotkeeper.retry.failures.report import BreakerHistory, Cause, DeadLetterNote, FailureReport, Period, next_steps
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
-from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds
-from slotkeeper_cli.html_page import write_page
+from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
+from slotkeeper_cli.look.pages import render, write_page
+from slotkeeper_cli.look.timeline import spark_svg
 from slotkeeper_cli.output import table
-from slotkeeper_cli.report_html import breaker_text, cause_figures, change_text, footer, page
 from slotkeeper_cli.retries import RetryControl
 
 MAX_DEAD_LETTERS = 500
@@ -28,7 +28,6 @@ MAX_DEAD_LETTERS = 500
 MAX_CALLS = MAX_PAGES + MAX_DEAD_LETTERS + 51 + 1 + 3 + 1
 # The ledger keeps a row for at least 29 days after its last attempt, and the period before is read, too.
 MAX_PERIOD = 14 * 86400
-_BARS = " ▁▂▃▄▅▆▇█"
 
 
 def _seconds(text: str) -> float:
@@ -60,12 +59,11 @@ def report(
     length = _seconds(since)
     context = current_context()
     now = time.time()
-    found = _read(context, Period(now - length, now))
-    stack = context.stack.name
+    data = as_dict(_read(context, Period(now - length, now)), context.stack.name)
     if html is not None:
-        write_page(html, page(found, stack))
+        write_page(html, page(data))
         context.out.note(f"The page is in {html}.")
-    context.out.result(as_dict(found, stack), lambda console: _render(console, found, stack, limit))
+    context.out.result(data, lambda console: _render(console, data, limit))
 
 
 def _read(context: CommandContext, period: Period) -> FailureReport:
@@ -147,61 +145,107 @@ def _breaker(each: BreakerHistory) -> dict[str, Any]:
     return {**vars(each), "open_seconds": round(each.open_seconds), "changes": changes}
 
 
-def _render(console: Console, found: FailureReport, stack: str, limit: int) -> None:
-    period = found.period
-    console.print(
-        f"Failures of work on stack {stack}, {local_time(period.start)} to {local_time(period.end)} "
-        f"({duration(period.end - period.start)})"
+def page(data: dict[str, Any]) -> str:
+    """The report as a page, from what `--json` prints. Returns a text in UTF-8."""
+    since, until = seconds(data["from"]), seconds(data["to"])
+
+    def spark(buckets: list[int]) -> str:
+        width = (until - since) / len(buckets)
+        steps = [(since + place * width, number) for place, number in enumerate(buckets)]
+        return spark_svg(steps, since, until, f"failures over time: at most {max(buckets):,} in {width / 60:,.0f} min")
+
+    return render(
+        "report.html",
+        **data,
+        title=f"Failures of work on stack {data['stack']}",
+        since=data["from"],
+        change=_change_text(data),
+        spark=spark,
+        breaker_texts=[(each, _breaker_text(each)) for each in data["breakers"]],
+        footer=[*_footer(data["read"])],
     )
-    console.print(f"{change_text(found.failures, found.before)}  {_sparkline(found.buckets)}")
-    shown = found.causes[:limit]
-    if shown:
+
+
+def _change_text(data: dict[str, Any]) -> str:
+    """`12 failures, 3.0 times as many as in the period before (4)`."""
+    failures, before = data["failures"], data["failures_before"]
+    text = count(failures, "failure")
+    if not before:
+        return f"{text}, none in the period before" if failures else f"{text}, as in the period before"
+    return f"{text}, {failures / before:.1f} times as many as in the period before ({before:,})"
+
+
+def _breaker_text(each: dict[str, Any]) -> str:
+    """The openings, closings and open time of a breaker in the period."""
+    at_least = "at least " if each["incomplete"] else ""
+    now = "it is open now" if each["is_open"] else "it is closed now"
+    return (
+        f"breaker of {each['downstream']}: {at_least}{count(each['openings'], 'opening')}, "
+        f"{count(each['closings'], 'closing')}, open for {duration(each['open_seconds'])}; {now}"
+    )
+
+
+def _footer(read: dict[str, Any]) -> Iterator[str]:
+    """Sentences about the items that were read, and those that were not."""
+    yield (
+        f"Read {count(read['rows'], 'row')} of RequestLedgerTable and {count(read['dead_letters'], 'message')} of "
+        f"WorkDeadLetterQueue, with {count(read['calls'], 'call')}."
+    )
+    for part in read["left_out"]:
+        yield f"Not read: {part}. The numbers above are minima."
+    if read["unlisted"]:
+        yield (
+            f"Not counted: {count(read['unlisted'], 'failed attempt')} of long histories, of which the ledger keeps "
+            "the first entry and the last 19."
+        )
+    if read["malformed"]:
+        names = "; ".join(read["malformed_names"])
+        yield f"Not counted: {count(read['malformed'], 'malformed item')}: {names}"
+
+
+def _render(console: Console, data: dict[str, Any], limit: int) -> None:
+    since, until = seconds(data["from"]), seconds(data["to"])
+    console.print(
+        f"Failures of work on stack {data['stack']}, {local_time(since)} to {local_time(until)} "
+        f"({duration(until - since)})"
+    )
+    console.print(_change_text(data))
+    causes = data["causes"]
+    if causes:
         console.print()
-        console.print(_causes_table(shown))
-    for number, cause in enumerate(shown, 1):
+        made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
+        for number, cause in enumerate(causes[:limit], 1):
+            of = ("failures", "requests", "lost", "recovered", "waiting")
+            change = "new" if cause["new"] else f"x {cause['ratio']:.1f}"
+            made.add_row(str(number), cause["type"], *(f"{cause[each]:,}" for each in of), change)
+        console.print(made)
+    for number, cause in enumerate(causes[:limit], 1):
         console.print()
-        _render_cause(console, number, cause, next_steps(cause, found, stack))
-    if len(found.causes) > limit:
+        console.print(f"{number}. {cause['type']}: {cause['message']}", style="bold")
+        names = ", ".join(f"{name} ({number:,})" for name, number in [*cause["downstreams"].items()][:3])
+        attempts, example = count(cause["attempts"], "failed attempt"), cause["example"] or "none"
+        console.print(f"   {local_time(seconds(cause['first']))} to {local_time(seconds(cause['last']))}")
+        console.print(f"   {attempts}; downstream {names}; example {example}")
+        for step in cause["next_steps"]:
+            console.print(f"   - {step}")
+    if len(causes) > limit:
         console.print()
-        console.print(f"{count(len(found.causes) - limit, 'more cause')} not shown: raise --limit")
-    if found.gone:
+        console.print(f"{count(len(causes) - limit, 'more cause')} not shown: raise --limit")
+    if data["gone"]:
         console.print()
-    for cause in found.gone[:limit]:
-        failures = count(cause.before, "failure")
-        console.print(f"gone since the period before: {cause.error_type}: {cause.fingerprint} ({failures})")
-    if found.downstreams:
+    for cause in data["gone"][:limit]:
+        failures = count(cause["failures"], "failure")
+        console.print(f"gone since the period before: {cause['type']}: {cause['message']} ({failures})")
+    if data["downstreams"]:
         console.print()
         made = table("downstream", ">failures", ">before", ">requests", ">lost")
-        for name, each in found.downstreams.items():
-            made.add_row(name, *(f"{number:,}" for number in vars(each).values()))
+        for name, each in data["downstreams"].items():
+            made.add_row(name, *(f"{number:,}" for number in each.values()))
         console.print(made)
-    if found.breakers:
+    if data["breakers"]:
         console.print()
-    for breaker in found.breakers:
-        console.print(breaker_text(breaker))
+    for breaker in data["breakers"]:
+        console.print(_breaker_text(breaker))
     console.print()
-    for line in footer(found):
+    for line in _footer(data["read"]):
         console.print(line, style="dim")
-
-
-def _causes_table(causes: tuple[Cause, ...]) -> Any:
-    made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
-    for number, cause in enumerate(causes, 1):
-        made.add_row(str(number), cause.error_type, *cause_figures(cause))
-    return made
-
-
-def _render_cause(console: Console, number: int, cause: Cause, steps: tuple[str, ...]) -> None:
-    console.print(f"{number}. {cause.error_type}: {cause.fingerprint}", style="bold")
-    console.print(f"   {_sparkline(cause.buckets)}  {local_time(cause.first)} to {local_time(cause.last)}")
-    names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(3))
-    console.print(
-        f"   {count(cause.attempts, 'failed attempt')}; downstream {names}; example {cause.example or 'none'}"
-    )
-    for step in steps:
-        console.print(f"   - {step}")
-
-
-def _sparkline(buckets: list[int]) -> str:
-    highest = max(buckets)
-    return "".join(_BARS[-(-number * (len(_BARS) - 1) // highest)] if highest else " " for number in buckets).rstrip()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandFailed
@@ -45,7 +45,7 @@ _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split
 
 def render(template: str, **data: Any) -> str:
     """The HTML of a template, in UTF-8. Raises jinja2.UndefinedError if it uses what `data` does not have."""
-    return _environment().get_template(template).render(data)
+    return environment().get_template(template).render(data)
 
 
 def style() -> str:
@@ -86,10 +86,10 @@ def when(at: str | float | None, exact: bool = False) -> Markup:
 
 
 def lasting(amount: float | None) -> str:
-    """A duration, with tenths of a second below a minute; empty if it is not known."""
+    """A duration; of less than a minute with tenths of a second, if it has them. Empty if it is not known."""
     if amount is None:
         return ""
-    return f"{amount:.1f} s" if amount < 60 and amount % 1 else duration(amount)
+    return f"{amount:.1f} s" if amount < 60 and isinstance(amount, float) else duration(amount)
 
 
 def count(number: float | None) -> str:
@@ -112,6 +112,11 @@ def kind(state: str) -> str:
     return _KIND_OF.get(state.lower().replace(" ", "_").replace("-", "_"), "off")
 
 
+def escaped(text: str) -> str:
+    """A text of a sender as text of a page: without markup, control characters and task tokens."""
+    return str(escape(printable(hide_tokens(text))))
+
+
 def _finalized(value: Any) -> Any:
     if value is None:
         return ""
@@ -120,7 +125,8 @@ def _finalized(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where templates are found, and what they can use."""
     made = Environment(
         loader=FileSystemLoader(_FOLDERS),
         autoescape=True,

@@ -1,0 +1,185 @@
+"""The look of pages: texts of senders, states, the contrast in a browser, what the script does, and the timeline."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from jinja2 import UndefinedError
+
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.audit_page import audit_page
+from slotkeeper_cli.look.pages import environment, render
+from slotkeeper_cli.look.timeline import MAX_BARS, Bar, Mark, Timeline, spark_svg, timeline_of_rows, timeline_svg
+from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.unread import UnreadSource
+from tests.cli.pages import read_page
+from tests.cli.work_histories import START, clean, row
+from tests.support.contrast import low_contrasts
+
+HOSTILE = '<img "x">&\x1b'
+TOKEN = '{"task_token": "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="}'
+PARTS = """{% extends "document.html" %}{% block body %}
+{% from "parts.html" import chip, command, empty, facts, not_read, row, slots_bar, table, tiles with context %}
+{{ tiles([{"label": text, "value": 30, "kind": "bad", "note": text}, {"label": "alarms", "value": 0}]) }}
+{{ not_read([{"source": text, "messages": 7, "why": text}]) }}{{ facts([(text, text)]) }}
+{{ empty(text, {"command": text, "key": "a", "label": text}) }}
+<section>{% set columns = ["state", ">number", "slots", "at"] %}{% call table(text, columns) %}
+{% for state in states %}
+{{ row(columns, [chip(state), 1234 | count, slots_bar(2, 3, [2]), 1790000000 | when], as="bad") }}
+{% endfor %}
+{{ row(columns, [text, text | cut, text, "2026-09-21T14:13:20Z" | when(exact=True)]) }}
+{% endcall %}</section>
+<div id="part"><details id="d"><summary>more</summary></details><input type="checkbox" id="c" aria-label="c"/></div>
+<p id="long">{{ "a-name-of-many-characters-in-a-row" | cut }}</p>{% endblock %}"""
+
+
+def _parts(text: str) -> str:
+    states = [*RequestState, "holds", "paused", "malformed", "idle"]
+    return environment().from_string(PARTS).render(title=text, text=text, states=states)
+
+
+def test_texts_of_senders_stay_text_and_task_tokens_are_hidden() -> None:
+    page = read_page(_parts(HOSTILE + TOKEN))
+    assert "".join(page.texts).count('<img "x">') >= 12
+    assert "\x1b" not in _parts(HOSTILE)
+    assert "MARKER" not in _parts(TOKEN)
+
+
+def test_a_template_does_not_use_what_it_does_not_receive() -> None:
+    with pytest.raises(UndefinedError):
+        render("audit.html", title="slots")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (
+            "{{ 45.04 | lasting }} {{ 45 | lasting }} {{ 9000 | lasting }} {{ none | lasting }}",
+            "45.0 s 45 s 2 h 30 min ",
+        ),
+        ("{{ 'too late' | kind }} {{ 'DEAD-LETTERED' | kind }} {{ 'never seen' | kind }}", "warn bad off"),
+        ("{{ 1790000000.25 | when }}", '<time datetime="2026-09-21T14:13:20.250000Z">2026-09-21 14:13:20 UTC</time>'),
+        ("{{ 'abcdef' | cut(4) }}", '<span class="id" title="abcdef">a<span class="middle">bcd</span>ef</span>'),
+    ],
+)
+def test_a_filter_writes(source: str, text: str) -> None:
+    assert environment().from_string(source).render() == text
+
+
+# --------------------------------------------------------------------------------------------------------- in a browser
+
+
+def _opened(browser: Any, text: str, width: int = 1280, scheme: str = "light") -> Any:
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, timezone_id="Europe/Berlin"
+    )
+    page = context.new_page()
+    page.set_content(text)
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast_and_no_page_is_wider_than_a_phone(browser: Any, scheme: str) -> None:
+    history = replace(clean(), not_read=[UnreadSource("RequestTable", "denied")])
+    for text in (_parts("text"), audit_page(history, judge(history), "slots")):
+        for width in (1280, 390):
+            page = _opened(browser, text, width, scheme)
+            assert low_contrasts(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+    pale = _opened(browser, "<body style='background: #fff'><p style='color: #999'>pale</p>")
+    assert [each.partition(" (")[0] for each in low_contrasts(pale)] == ["2.85: pale"]
+
+
+def test_times_are_relative_and_one_switch_changes_the_named_zone(browser: Any) -> None:
+    page = _opened(browser, _parts("text"))
+    exact, switch = page.locator("time[data-exact]"), page.locator("[data-zone]")
+    assert exact.text_content() == "2026-09-21 16:13:20"
+    assert exact.get_attribute("title").startswith("2026-09-21 16:13:20 CEST, ")
+    assert re.fullmatch(r"(in )?\d+ .*", page.locator("time:not([data-exact])").first.text_content())
+    switch.click()
+    assert (exact.text_content(), switch.text_content()) == ("2026-09-21 14:13:20", "times in UTC")
+
+
+def test_a_cut_id_is_copied_whole_and_what_is_open_stays_over_a_refresh(browser: Any) -> None:
+    page = _opened(browser, _parts("text"))
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#long'))")
+    assert page.evaluate("getSelection().toString()") == "a-name-of-many-characters-in-a-row"
+    page.locator("#d summary").click()
+    page.locator("#c").check()
+    page.evaluate("part.innerHTML = part.innerHTML.replace('open=\"\"', '')")
+    page.wait_for_function("d.open && c.checked && document.activeElement === c")
+
+
+# ------------------------------------------------------------------------------------------------------------ timeline
+
+
+def _timeline(number: int, every: float = 40.0) -> Timeline:
+    """Requests that waited for 30 s, and held slots for 30 to 141 s. Each third one failed."""
+    bars = []
+    for each in range(number):
+        start = START + every * each
+        state = "succeeded" if each % 3 else "failed"
+        bars.append(Bar(str(each), state, 1, (start - 30, start), (start, start + 30 + 37 * (each % 4)), HOSTILE))
+    marks = [Mark(START + 300 * each + at, "limit 1 to 2") for each in range(4) for at in (0, 1, 2)]
+    limits = [(0.0, 2), (START + 300, None), (START + 600, 5)]
+    return Timeline(HOSTILE, START - 60, START + every * number + 200, bars, limits, [(START, START + 60)], marks)
+
+
+def test_no_two_bars_overlap_and_no_two_labels_of_changes() -> None:
+    svg = timeline_svg(_timeline(60))
+    for kind, number in (("ok", 40), ("bad", 20), ("wait", 60)):
+        bars = defaultdict(list)
+        for x, y, width in re.findall(rf'<rect class="{kind}" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%"', svg):
+            bars[y].append((float(x), float(x) + float(width)))
+        assert sum(map(len, bars.values())) == number
+        assert all(end <= start + 0.02 for some in bars.values() for (_, end), (start, _) in pairwise(sorted(some)))
+    labels = re.findall(r'<text x="([\d.]+)%" y="(\d+)" class="over wide" dx="(-?)4"', svg)
+    pixels = defaultdict(list)
+    for x, y, is_right in labels:
+        begin = 9.6 * float(x) - (80 if is_right else 0)
+        pixels[y].append((begin, begin + 80))
+    assert len(labels) >= 8
+    assert all(end <= start for some in pixels.values() for (_, end), (start, _) in pairwise(sorted(some)))
+
+
+def test_a_picture_of_its_own_is_xml_with_a_title_and_times_in_a_named_zone() -> None:
+    root = ElementTree.fromstring(timeline_svg(_timeline(5), file=True))  # noqa: S314
+    texts = [each.text or "" for each in root.iter()]
+    assert root.get("role") == "img"
+    assert root.get("viewBox") == f"0 0 960 {root.get('height')}"
+    assert any(text.startswith("From 2026-09-21T14:12:20Z to ") and "2 failed" in text for text in texts)
+    assert "2026-09-21 14:12:20 UTC" in texts
+    assert "Where its line is missing, the limit is not known." in texts
+
+
+def test_many_requests_are_an_area_that_keeps_its_highest_value() -> None:
+    many = _timeline(MAX_BARS + 1600, every=3.0)
+    svg = timeline_svg(many)
+    assert svg.count("<title>") == 1 + len(many.marks)
+    assert "2,000 executions are too many for bars of their own." in timeline_svg(many, file=True)
+    (drawn,) = re.findall(r'<path class="use" d="([^"]*)"', svg)
+    assert min(float(y) for y in re.findall(r"V([\d.]+)H", drawn)) == 0
+    assert len(drawn) < 40_000
+
+
+def test_rows_alone_are_a_timeline() -> None:
+    rows = [
+        row("a", 0, "SUCCEEDED", started=START + 2, ended=START + 9),
+        row("b", 1, "STARTED", started=START + 3, weight=2),
+        row("c", 2),
+        row("d", 3, "CANCELLED", ended=START + 8),
+        row("old", -90, "SUCCEEDED", started=START - 80, ended=START - 70),
+    ]
+    made = timeline_of_rows("sample", rows, START - 60, START + 20, 3)
+    held = {each.label: (each.state, each.held and each.held[1] - START) for each in made.bars}
+    assert held == {"a": ("succeeded", 9), "b": ("running", 20), "c": ("queued", None), "d": ("cancelled", None)}
+    assert [(at - START, value) for at, value in made.in_use] == [(2, 1), (3, 3), (9, 2), (20, 0)]
+    assert [wait[1] - START for _, wait in made.waiting] == [2, 3, 20, 8]
+    spark = spark_svg(made.in_use, made.since, made.until, HOSTILE, limit=3)
+    assert ElementTree.fromstring(spark)[0].text == '<img "x">&\\u001b'  # noqa: S314
