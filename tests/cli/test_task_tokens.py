@@ -11,7 +11,7 @@ from slotkeeper.printable import printable
 from slotkeeper.retry.failures.analysis import FailureAnalysis
 from slotkeeper.retry.failures.report import DeadLetterNote, Period, mail
 from slotkeeper.slots.request import caller_of, execution_name, without_token
-from slotkeeper_cli.report_html import page
+from slotkeeper_cli.commands.report import as_dict, page
 from slotkeeper_cli.requests import hide_tokens
 from tests.cli.account_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
@@ -211,7 +211,7 @@ def test_the_report_of_failures_contains_no_control_character() -> None:
     notes = [DeadLetterNote(f"id{HOSTILE}", f"Code{HOSTILE}", f"reason{HOSTILE}", 99.0, attempted=False)]
     found = FailureAnalysis(Period(0, 100), notes).report([])
     assert is_harmless(mail(found, "slots").text)
-    assert is_harmless(page(found, "slots"))
+    assert is_harmless(page(as_dict(found, "slots")))
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,15 @@ from typing import Any
 from nicegui import ui
 
 from slotkeeper.next_step import next_step
+from slotkeeper_cli.audit.audit_page import history_timeline
 from slotkeeper_cli.audit.history_reader import MAX_CALLS
-from slotkeeper_cli.audit.timeline import TIMELINE_STYLE, timeline_svg
+from slotkeeper_cli.look.timeline import timeline_svg
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
 _CHECKS = {"id": "Check", "result": "Result", "claim": "Claim", "finding": "What the records state"}
 _PERIODS = {1: "1 hour", 3: "3 hours", 12: "12 hours", 24: "24 hours"}
-_STYLE = """
-.history { --text: #1b1f24; --dim: #59636e; --page: #fff; --line: #d1d9e0 }
-.body--dark .history { --text: #e6e9ec; --dim: #9da7b1; --page: #121212; --line: #3a424b }
-"""
 
 
 def declare(reader: StackReader, actions: Actions) -> None:
@@ -30,7 +27,6 @@ def declare(reader: StackReader, actions: Actions) -> None:
         # A number of the address is not trusted: a long period makes many calls.
         period = hours if hours in _PERIODS else 3
         with Frame(reader, f"History of {name}", actions.writes) as frame:
-            ui.add_css(TIMELINE_STYLE + _STYLE)
             with ui.row().classes("items-center"):
                 ui.link("The process now", process_address(name))
                 for number, text in _PERIODS.items():
@@ -47,7 +43,8 @@ def declare(reader: StackReader, actions: Actions) -> None:
 
         def show(data: Mapping[str, Any]) -> None:
             texts.show(_texts(data))
-            timeline.set_content(timeline_svg(data["history"], name))  # it escapes the texts of senders
+            # It escapes the texts of senders.
+            timeline.set_content(timeline_svg(history_timeline(data["history"], name)))
             set_rows(checks, [{key: each[key] for key in _CHECKS} for each in data["checks"]])
 
         frame.follow(lambda: reader.audit(name, period), show, every=None)
