@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -125,20 +125,31 @@ def _timeline(number: int, every: float = 40.0) -> Timeline:
     for each in range(number):
         start = START + every * each
         state = "succeeded" if each % 3 else "failed"
-        bars.append(Bar(str(each), state, 1, (start - 30, start), (start, start + 30 + 37 * (each % 4)), HOSTILE))
+        bars.append(
+            Bar(
+                str(each), state, 1 + each // 3 % 3, (start - 30, start), (start, start + 30 + 37 * (each % 4)), HOSTILE
+            )
+        )
     marks = [Mark(START + 300 * each + at, "limit 1 to 2") for each in range(4) for at in (0, 1, 2)]
     limits = [(0.0, 2), (START + 300, None), (START + 600, 5)]
     return Timeline(HOSTILE, START - 60, START + every * number + 200, bars, limits, [(START, START + 60)], marks)
 
 
+def _boxes(svg: str, kinds: str) -> list[tuple[float, float, float, float]]:
+    """Left, right, top and bottom of each bar."""
+    form = r'<rect class="(?:{})" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%" height="(\d+)"'
+    found = (map(float, each) for each in re.findall(form.format(kinds), svg))
+    return [(x, x + width, y, y + height) for x, y, width, height in found]
+
+
 def test_no_two_bars_overlap_and_no_two_labels_of_changes() -> None:
     svg = timeline_svg(_timeline(60))
-    for kind, number in (("ok", 40), ("bad", 20), ("wait", 60)):
-        bars = defaultdict(list)
-        for x, y, width in re.findall(rf'<rect class="{kind}" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%"', svg):
-            bars[y].append((float(x), float(x) + float(width)))
-        assert sum(map(len, bars.values())) == number
-        assert all(end <= start + 0.02 for some in bars.values() for (_, end), (start, _) in pairwise(sorted(some)))
+    for kinds in ("ok|bad", "wait"):
+        boxes = _boxes(svg, kinds)
+        assert len(boxes) == 60
+        for a, b in combinations(boxes, 2):
+            assert a[1] <= b[0] + 0.02 or b[1] <= a[0] + 0.02 or a[3] <= b[2] or b[3] <= a[2]
+    assert {bottom - top for _, _, top, bottom in _boxes(svg, "ok")} == {16, 35, 54}, "not as high as their weights"
     labels = re.findall(r'<text x="([\d.]+)%" y="(\d+)" class="over wide" dx="(-?)4"', svg)
     pixels = defaultdict(list)
     for x, y, is_right in labels:

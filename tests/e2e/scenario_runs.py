@@ -58,7 +58,7 @@ def run() -> Run:
 
 
 def shown(scenario: Scenario, outcome: Outcome, folder: Path) -> str:
-    """Write the report, which has the documented keys, and the page; what the terminal shows."""
+    """Write the report, which has the documented keys, and the pages; what the terminal shows."""
     output = io.StringIO()
     frame.write(replace(scenario, folder=folder), outcome, Console(file=output, width=220))
     return output.getvalue()
@@ -88,12 +88,13 @@ def test_every_check_of_a_run_with_priorities_holds(
     assert report["slots_in_use_at_end"] == 0
     assert report["wait"].keys() == {"low", "normal", "high"}
     assert [each["code"] for each in report["without_start"]] == ["Cancelled"]
-    assert "█" in (output := shown(slot_scenario.SCENARIO, outcome, tmp_path))
-    assert f"{tmp_path}/{frame.PAGE}" in output
+    output = shown(slot_scenario.SCENARIO, outcome, tmp_path)
+    assert all(f"{tmp_path}/{name}: " in output for name in (frame.PICTURE, frame.PAGE, frame.REPORT))
     page = (tmp_path / frame.PAGE).read_text()
+    assert "10 succeeded" in (tmp_path / frame.PICTURE).read_text()
     requests, _ = slot_requests.for_the_job(parameters.requests, parameters.fail)
     ends = [each.request_id.partition("-")[2] for each in requests]  # without the time of the run
-    assert [end for end in ends if f"-{end}</th>" not in page] == []
+    assert [end for end in ends if f"-{end}</span>" not in page] == []
     assert undocumented(outcome, slot_report) == set()
 
 

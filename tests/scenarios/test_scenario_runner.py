@@ -161,13 +161,17 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_check_that_fails_fails_the_run(
     judged: list[CheckResult], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = Outcome(checks.as_json(judged), [])
+    outcome = Outcome(checks.as_json(judged), [], {frame.PICTURE: "<svg/>"})
+    (tmp_path / frame.PAGE).write_text("of an earlier run")
     with pytest.raises(SystemExit) as ended:
         frame.carry_out(Scenario(tmp_path), {}, lambda *_: outcome)
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
+    assert (tmp_path / frame.PICTURE).read_text() == "<svg/>"
+    assert not (tmp_path / frame.PAGE).exists()
     output = capsys.readouterr().out
+    assert f"{frame.PICTURE}: slots over time" in output
     assert ("FAILS it was kept: it was lost" in output) == (code == 1)
     verdicts = [line.split("│")[1].strip() for line in output.splitlines() if line.startswith("│")]
     assert verdicts == ["FAILS" if each.result is Result.FAILS else str(each.result) for each in judged]

@@ -149,10 +149,11 @@ def page(data: dict[str, Any]) -> str:
     """The report as a page, from what `--json` prints. Returns a text in UTF-8."""
     since, until = seconds(data["from"]), seconds(data["to"])
 
+    width = (until - since) / len(data["over_time"])
+
     def spark(buckets: list[int]) -> str:
-        width = (until - since) / len(buckets)
         steps = [(since + place * width, number) for place, number in enumerate(buckets)]
-        return spark_svg(steps, since, until, f"failures over time: at most {max(buckets):,} in {width / 60:,.0f} min")
+        return spark_svg(steps, since, until, f"failures over time: at most {max(buckets):,} in {duration(width)}")
 
     return render(
         "report.html",
@@ -161,6 +162,7 @@ def page(data: dict[str, Any]) -> str:
         since=data["from"],
         change=_change_text(data),
         spark=spark,
+        bucket=width,
         breaker_texts=[(each, _breaker_text(each)) for each in data["breakers"]],
         footer=[*_footer(data["read"])],
     )

@@ -86,10 +86,12 @@ def when(at: str | float | None, exact: bool = False) -> Markup:
 
 
 def lasting(amount: float | None) -> str:
-    """A duration; of less than a minute with tenths of a second, if it has them. Empty if it is not known."""
+    """A duration; of less than a minute with parts of a second, if it has them. Empty if it is not known."""
     if amount is None:
         return ""
-    return f"{amount:.1f} s" if amount < 60 and isinstance(amount, float) else duration(amount)
+    if isinstance(amount, int) or amount >= 60:
+        return duration(amount)
+    return f"{amount:.1f} s" if amount >= 1 else f"{amount:.2f} s"
 
 
 def count(number: float | None) -> str:

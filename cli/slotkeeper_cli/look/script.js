@@ -55,7 +55,7 @@
     }
     for (const element of document.querySelectorAll("[data-zone]")) {
       write(element, `times in ${nameOf(now)}`);
-      element.hidden = local === "UTC";
+      element.disabled = local === "UTC";
     }
   }
 

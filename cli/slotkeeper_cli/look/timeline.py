@@ -6,7 +6,6 @@ phone. The script of pages writes the times that have `data-at` in the reader's 
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,9 +23,10 @@ from slotkeeper_cli.requests import state_of
 
 # Bars of a panel, and the rows that they need, that are drawn one by one. Of more, the area alone is drawn.
 MAX_BARS, MAX_ROWS = 400, 60
+MOST_HIGH = 16  # lanes, up to which a bar is as high as its weight
 WIDTH = 960  # pixels of a picture of its own
 _LEFT, _SPAN = 3.5, 95.5  # percent of the width: where the time begins, and its share
-_CHARACTER = 6.6  # pixels, a little more than most need
+_CHARACTER = 7.5  # pixels, a little more than most need
 _COLUMNS = 400  # in which an area is exact
 _LABEL_ROWS = 4
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
@@ -376,19 +376,18 @@ def _waited(of: Timeline, axis: _Axis) -> _Part:
     return head + drawn + _text(_LEFT - 0.5, 34, f"{top:,}", "dim", 'text-anchor="end"'), 102
 
 
-def _lanes(spans: Sequence[Interval]) -> list[int]:
-    """The lowest lane that is free during each interval. The intervals are in the order of their starts."""
-    free, busy, lanes = list[int](), list[tuple[float, int]](), list[int]()
-    for start, end in spans:
-        while busy and busy[0][0] <= start:
-            heapq.heappush(free, heapq.heappop(busy)[1])
-        lanes.append(heapq.heappop(free) if free else len(busy))
-        heapq.heappush(busy, (max(start, end), lanes[-1]))
-    return lanes
+def _lanes(spans: Sequence[Interval], sizes: Sequence[int]) -> list[int]:
+    """The lowest lane from which on as many as its size are free during each interval. By the intervals' starts."""
+    ends, found = list[float](), list[int]()
+    for (start, end), size in zip(spans, sizes, strict=True):
+        lane = next(each for each in range(len(ends) + 1) if all(end <= start for end in ends[each : each + size]))
+        ends[lane : lane + size] = [max(start, end)] * size
+        found.append(lane)
+    return found
 
 
 def _are_many(bars: Sequence[tuple[Bar, Interval]]) -> bool:
-    return len(bars) > MAX_BARS or max(_lanes([span for _, span in bars]), default=0) >= MAX_ROWS
+    return len(bars) > MAX_BARS or max(_lanes([span for _, span in bars], [1] * len(bars)), default=0) >= MAX_ROWS
 
 
 def _common(bars: Sequence[Bar]) -> str:
@@ -400,22 +399,32 @@ def _common(bars: Sequence[Bar]) -> str:
 
 
 def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, waiting: bool = False) -> _Part:
-    """A bar for each, in the lowest free lane. `common`: what the labels leave out."""
-    lanes = _lanes([span for _, span in bars])
-    number = max(lanes, default=-1) + 1
+    """A bar for each, in the lowest free lane; in as many as the slots that it held, if there is space.
+
+    Args:
+        common: what the labels leave out.
+    """
+    spans, ones = [span for _, span in bars], [1] * len(bars)
+    sizes = ones if waiting else [each.weight for each, _ in bars]
+    if max(sizes, default=0) > MOST_HIGH or max(_lanes(spans, sizes), default=0) >= MOST_HIGH:
+        sizes = ones
+    lanes = _lanes(spans, sizes)
+    number = max((lane + size for lane, size in zip(lanes, sizes, strict=True)), default=0)
     pitch = 19 if number <= 12 else max(5, 228 // number)
     drawn, is_thin = "", pitch < 12
-    for (each, (start, end)), lane in zip(bars, lanes, strict=True):
+    for (each, (start, end)), lane, size in zip(bars, lanes, sizes, strict=True):
         x, y = axis.x(start), 28 + pitch * lane
         width = max(0.15, axis.x(end) - x)
         sign = "" if waiting and each.held else _SIGNS.get(each.state, "×" if waiting else "")  # noqa: RUF001
-        label = "…" * bool(common) + each.label.removeprefix(common) + f" ({each.weight:,} slots)" * (each.weight > 1)
-        about = f"{each.label}: {each.state}; {iso(start)}, {lasting(end - start)}"
+        label = "…" * bool(common) + each.label.removeprefix(common)
+        label += f" ({each.weight:,} slots)" if each.weight > size else ""
+        about = f"{each.label}: {each.state}, {count(each.weight, 'slot')}; {iso(start)}, {lasting(end - start)}"
         about += f"; {each.why}" if waiting and each.why else ""
         css = "wait" if waiting and (each.held or each.state == "queued") else kind(each.state)
+        height = pitch * size - (1 if is_thin else 3)
         drawn += (
-            f'<rect class="{css}{" thin" * is_thin}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" '
-            f'height="{pitch - (1 if is_thin else 3)}" rx="{2 * (not is_thin)}"><title>{escaped(about)}</title></rect>'
+            f'<rect class="{css}{" thin" * is_thin}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{height}" '
+            f'rx="{2 * (not is_thin)}"><title>{escaped(about)}</title></rect>'
         )
         pixels = width / 100 * WIDTH
         if pitch > 14 and pixels >= _CHARACTER * len(label) + 10 + 12 * bool(sign):
@@ -425,5 +434,5 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
             )
         if sign and not is_thin:
             place = f'text-anchor="{"end" if pixels > 14 else "start"}" dx="{-4 if pixels > 14 else 2}"'
-            drawn += _text(x + width, y + pitch / 2 + 2.5, sign, f"sign over {kind(each.state)}", place)
+            drawn += _text(x + width, y + pitch * size / 2 + 2.5, sign, f"sign over {kind(each.state)}", place)
     return drawn, 40 + pitch * number

@@ -49,7 +49,12 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NO_TERMINAL_WIDTH = 130  # characters
-PAGE = "audit.html"
+REPORT, PAGE, PICTURE = "report.json", "audit.html", "timeline.svg"
+_FILES = {
+    PICTURE: "slots over time: who held one, and who waited",
+    PAGE: "the same for a browser, with each request, the figures and the checks",
+    REPORT: "the figures and the checks as data",
+}
 ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
 
 
@@ -140,7 +145,7 @@ class Scenario:
     """The files of a run.
 
     Args:
-        folder: of report.json and the page.
+        folder: of report.json and the pages.
         engine: see EmbeddedAws.start.
     """
 
@@ -155,12 +160,12 @@ class Outcome:
     Args:
         report: the content of report.json.
         tables: for the terminal, without the checks.
-        page: of `slotkeeper audit --html`; empty without one.
+        pages: by their names: the page of `slotkeeper audit --html`, and the picture in it.
     """
 
     report: Mapping[str, Any]
     tables: Sequence[Table]
-    page: str = ""
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
 def terminal() -> Console:
@@ -253,7 +258,7 @@ def carry_out(
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
-        with alone(folder, ("report.json", PAGE)), engine(folder, run, **scenario.engine) as aws:
+        with alone(folder, [*_FILES]), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
             with watched(aws, console) if watch else nullcontext():
@@ -276,15 +281,15 @@ def carry_out(
 
 
 def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
-    """Write report.json and the page, and print the tables."""
-    (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
-    names = ["report.json"]
-    if outcome.page:
-        (scenario.folder / PAGE).write_text(outcome.page, encoding="utf-8")
-        names.append(PAGE)
+    """Write report.json and the pages, print the tables, and name the files."""
+    files = {**outcome.pages, REPORT: json.dumps(outcome.report, indent=2) + "\n"}
+    for name, text in files.items():
+        (scenario.folder / name).write_text(text, encoding="utf-8")
     for each in (*outcome.tables, checks_of_run.table(outcome.report)):
         console.print("", each, sep="\n")
-    console.print("", ", ".join(f"{scenario.folder}/{name}" for name in names), sep="\n", highlight=False)
+    console.print()
+    for name in files:
+        console.print(f"{scenario.folder}/{name}: {_FILES[name]}", highlight=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -19,7 +19,6 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,18 +29,14 @@ from rich.table import Table
 from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
-from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
+from dev.scenarios.runner.scenario import PAGE, PICTURE, Outcome, Run, figure_table, list_table, spread_text
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
-from slotkeeper_cli.audit.audit_page import audit_page
-from slotkeeper_cli.audit.figures import figures, held
+from slotkeeper_cli.audit.audit_page import audit_page, history_timeline
+from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.order_check import in_order
 from slotkeeper_cli.audit.work_history import WorkHistory
-
-# Workflows above which the terminal shows no timeline, and the cells of its longest line.
-MOST_LINES = 20
-_CELLS = 60
-_STEPS = (0.25, 0.5, 1, 2, 5, 10, 30, 60)  # seconds of a cell
+from slotkeeper_cli.look.timeline import timeline_svg
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class SlotsOfRun:
 def build(
     parameters: Parameters, slots: SlotsOfRun, checks: Sequence[CheckResult], more: Mapping[str, object], run: Run
 ) -> Outcome:
-    """The report of one run, with the page of `slotkeeper audit`. `checks`, `more`: of this target."""
+    """The report of one run, with the page of `slotkeeper audit` and its picture. `checks`, `more`: of this target."""
     history, process = slots.history, slots.process
     starts = [each.started for each in history.attempts]
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
@@ -93,7 +88,9 @@ def build(
         "more": dict(more),
     }
     report = run.report(parameters, history.since, judged, content)
-    return Outcome(report, tables(report, slots), audit_page(history, judged, "slotkeeper"))
+    picture = timeline_svg(history_timeline(history, process), file=True)
+    pages = {PICTURE: picture, PAGE: audit_page(history, judged, "slotkeeper")}
+    return Outcome(report, tables(report, slots.kind), pages)
 
 
 def _listed(history: WorkHistory, states: Sequence[State]) -> list[dict[str, str]]:
@@ -104,8 +101,8 @@ def _listed(history: WorkHistory, states: Sequence[State]) -> list[dict[str, str
     ]
 
 
-def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
-    """The figures, the requests that did not succeed, and the timeline."""
+def tables(report: Mapping[str, Any], kind: str) -> list[Table]:
+    """The figures, and the requests that did not succeed. `kind`: of what the slots ran."""
     most, use = report["most_at_work"], report["slot_utilisation"]
     waits = {f"wait of {name} requests": spread_text(wait) for name, wait in report["wait"].items()}
     hand_off = {{"p50": "median"}.get(name, name): value for name, value in report["handoff"].items()}
@@ -115,7 +112,7 @@ def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
         "failed": report["failed"],
         "ended without a start": len(report["without_start"]),
         **report["more"],
-        f"most {slots.kind}s alive": f"{most['weight']} (limit {most['limit']})",
+        f"most {kind}s alive": f"{most['weight']} (limit {most['limit']})",
         "granted in the order of places": "yes" if report["granted_in_order"] else "no",
         "slots in use at the end": report["slots_in_use_at_end"],
         **(waits if len(waits) > 1 else {}),
@@ -127,22 +124,4 @@ def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
     return [
         figure_table("The run, by AWS's own records", rows),
         *list_table("Failed, or ended without a start", ("request", "code", "reason"), ended),
-        *timeline(slots.history),
     ]
-
-
-def timeline(history: WorkHistory) -> list[Table]:
-    """A line for each workflow, in start order; nothing for more than MOST_LINES."""
-    spans = sorted(held(history, history.attempts), key=lambda each: each[1])
-    if not 0 < len(spans) <= MOST_LINES:
-        return []
-    end = max(released for _, (_, released) in spans) - history.since
-    step = next((step for step in _STEPS if end / step <= _CELLS), math.ceil(end / _CELLS))
-    rows = Table("", f"· waiting, █ holding a slot, {step:g} s each", box=None, pad_edge=False, header_style="")
-    rows.columns[0].justify = "right"
-    for number, (attempt, span) in enumerate(spans, 1):
-        instants = (attempt.row.sent if attempt.row else span[0], *span)
-        queued, started, released = (round((at - history.since) / step) for at in instants)
-        line = " " * queued + "·" * (started - queued) + "█" * max(1, released - started)
-        rows.add_row(str(number), line + f" {attempt.status}" * (attempt.status != "SUCCEEDED"))
-    return [rows]

@@ -81,7 +81,7 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str, d
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
     requests come in between, one is cancelled, and one waits until the limit is raised. With the target `workflow`, a
     state machine does this work; a caller sends half of the requests from a Map, and collects the results. Writes
-    report.json and audit.html in build/run. Uses nothing outside this machine, leaves nothing running.
+    timeline.svg, audit.html and report.json in build/run. Uses nothing outside this machine, leaves nothing running.
     """
     parameters = Parameters(requests, limit, fail, priorities == "yes", target, doorbell == "yes")
     if not parameters.doorbell and (parameters.priorities or target == "workflow"):

@@ -32,7 +32,7 @@ from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit, checks
 from dev.scenarios.runner.janitor_clock import JanitorRun
-from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, spread_text
+from dev.scenarios.runner.scenario import PAGE, Outcome, Run, counts_text, figure_table, spread_text
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.free_slot_checks import idle_times
@@ -184,7 +184,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
         every_fault_acted(records, [*DECK, *restarts]),
     ]
     report = run.report(parameters, started, judged, figures)
-    return Outcome(report, tables(report), audit_page(history, judged, "slotkeeper"))
+    return Outcome(report, tables(report), {PAGE: audit_page(history, judged, "slotkeeper")})
 
 
 def every_fault_acted(records: Records, kinds: Sequence[str]) -> CheckResult:
