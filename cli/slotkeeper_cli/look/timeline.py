@@ -417,7 +417,6 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
         width = max(0.15, axis.x(end) - x)
         sign = "" if waiting and each.held else _SIGNS.get(each.state, "×" if waiting else "")  # noqa: RUF001
         label = "…" * bool(common) + each.label.removeprefix(common)
-        label += f" ({each.weight:,} slots)" if each.weight > size else ""
         about = f"{each.label}: {each.state}, {count(each.weight, 'slot')}; {iso(start)}, {lasting(end - start)}"
         about += f"; {each.why}" if waiting and each.why else ""
         css = "wait" if waiting and (each.held or each.state == "queued") else kind(each.state)
@@ -427,10 +426,13 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
             f'rx="{2 * (not is_thin)}"><title>{escaped(about)}</title></rect>'
         )
         pixels = width / 100 * WIDTH
-        if pitch > 14 and pixels >= _CHARACTER * len(label) + 10 + 12 * bool(sign):
+        fitting = int((pixels - 9 - 14 * bool(sign)) / _CHARACTER)
+        if pitch > 14 and fitting >= min(len(label), 5):
+            slots = f" ({each.weight:,} slots)" if each.weight > size else ""
+            shown = next((text for text in (label + slots, label) if len(text) <= fitting), "…" + label[1 - fitting :])
             drawn += (
                 f'<svg x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{pitch}">'
-                f'<text x="5" y="12" class="wide">{escaped(label)}</text></svg>'
+                f'<text x="5" y="12" class="wide">{escaped(shown)}</text></svg>'
             )
         if sign and not is_thin:
             place = f'text-anchor="{"end" if pixels > 14 else "start"}" dx="{-4 if pixels > 14 else 2}"'
