@@ -88,7 +88,7 @@ def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed:
 
     assert installed.version == __version__
     assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
-    assert with_extra == {"typer", "click", "rich"}
+    assert with_extra == {"typer", "click", "rich", "jinja2"}
     assert web == {"nicegui"}
     assert len(needed) == len(always | with_extra | web)
 
@@ -98,7 +98,7 @@ def test_the_wheel_contains_the_library_the_command_and_their_data(installed: me
     expected = {
         str(file.relative_to(ROOT / place))
         for place in ("layers/slotkeeper", "cli")
-        for pattern in ("*.py", "*.json", "py.typed")
+        for pattern in ("*.py", "*.json", "*.html", "*.css", "*.js", "py.typed")
         for file in (ROOT / place).rglob(pattern)
     }
     assert shipped == expected
