@@ -285,7 +285,9 @@ class Operator:
         return self._endings.get(asked["executionArn"])
 
     def _mappings(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **asked}]}
+        is_work = asked["EventSourceArn"].endswith(":WorkQueue")
+        as_deployed = {"BatchSize": 1 if is_work else 10, "FunctionResponseTypes": ["ReportBatchItemFailures"]}
+        return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **as_deployed, **asked}]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -233,7 +233,7 @@ class RequestRows:
         for page, listed.is_cut in self._pages(process, {}, {}, max_pages, IndexName="place"):
             for item in page:
                 try:
-                    listed.rows.append(_queued_row(item))
+                    listed.rows.append(read_queued_row(item))
                 except (MalformedAttribute, ValueError, IndexError) as error:
                     listed.malformed.append(f"request {item['execution']['S']}: {error}")
         return listed
@@ -265,7 +265,8 @@ def _read_all(pages: Iterable[tuple[list[Item], bool]]) -> Listed[RequestRow]:
     return listed
 
 
-def _queued_row(item: Item) -> QueuedRow:
+def read_queued_row(item: Item) -> QueuedRow:
+    """Parse an entry of the index of the queue. Raises MalformedAttribute, ValueError or IndexError."""
     entry = Attributes(item)
     rank, sent, _ = entry.text("place").split("#")
     return QueuedRow(read_queued(item), entry.text("request_id"), PRIORITIES[int(rank)], int(sent) / 1000)
