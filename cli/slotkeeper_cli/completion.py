@@ -14,8 +14,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.context import options_of, stack_of
-from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.retries import DownstreamControl
 from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.stack_connection import StackConnection

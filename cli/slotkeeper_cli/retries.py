@@ -21,6 +21,10 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.stack_connection import StackConnection, queue_attributes
 
+# Seconds after which a retry counts as overdue. EventBridge Scheduler delivers up to two minutes late
+# (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
+OVERDUE_AFTER = 300
+
 
 def policy_text(stack: StackConnection) -> str | None:
     """The value of the retry policy's parameter; None if there is no such parameter."""

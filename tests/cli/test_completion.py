@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli import completion, stack_connection
-from slotkeeper_cli.doctor import CHECKS
+from slotkeeper_cli.attention import CHECKS
 from tests.cli.account_contents import malform_downstream
 from tests.cli.command_tree import all_commands
 from tests.cli.operator_account import Operator, StubbedCalls

@@ -1,223 +1,173 @@
-"""`slotkeeper doctor`: running the checks, their report, and fetching their facts."""
+"""`slotkeeper doctor`: its report, checks that cannot be made, and what only the doctor reads."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import timedelta
-from types import SimpleNamespace
+from itertools import count
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import EndpointConnectionError
 
-from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.process import MalformedProcess
-from slotkeeper.slots.request_table import Leaving
 from slotkeeper_cli import stack_connection
-from slotkeeper_cli.commands import doctor as command
-from slotkeeper_cli.doctor import CHECKS, facts
-from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.attention import CHECKS
+from slotkeeper_cli.doctor import job_checks, readings, retry_checks
+from slotkeeper_cli.doctor.readings import FunctionSettings, TableSettings
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.account_contents import edit
-from tests.cli.doctor_facts import WHOLE, process, whole
+from slotkeeper_cli.stack_connection import FLOWS, StackConnection
+from tests.cli.account_contents import edit, send_dead_letter
 from tests.cli.operator_account import NOW, TEMPLATE, Operator, StubbedCalls, client, stack_of
+from tests.cli.situations import set_clock
 from tests.support.module_time import replace_time
 
-Patch = pytest.MonkeyPatch
-
-
-class StubbedFacts(SimpleNamespace):
-    """Facts of a test. Reading one that is an exception raises it."""
-
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-
-def over(patch: Patch, **changes: Any) -> None:
-    patch.setattr(command, "Facts", lambda _stack: StubbedFacts(**whole(**changes)))
-
-
-def denied(operation: str, code: str = "AccessDeniedException") -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
-
-
-# Running the checks ------------------------------------------------------------------------------------------------
-
-
-def test_doctor_exits_with_0_for_a_healthy_stack(operator: Operator, monkeypatch: Patch) -> None:
-    over(monkeypatch)
-    ended = operator.run("doctor")
-    assert ended.exit_code == 0
-    assert f"{len(CHECKS)} ok, 0 warnings, 0 problems" in ended.stdout
-    assert operator.run("doctor", "--json").json["worst"] == "ok"
-
-
-def test_doctor_exits_with_5_for_a_problem_and_states_what_to_do(operator: Operator, monkeypatch: Patch) -> None:
-    over(monkeypatch, processes=[process(slots_in_use=2)], stack_status="UPDATE_FAILED")
-    ended = operator.run("doctor")
-    assert ended.exit_code == 5
-    lines = ended.stdout.splitlines()
-    found = lines.index("problem drift               process p: slots_in_use is 2 for 0 holders")
-    assert lines[found + 1].strip().startswith("-> the janitor repairs it in its next run")
-    assert "2 checks found a problem: drift, stack" in ended.stderr
-
-
-def test_a_line_states_either_findings_or_what_was_verified(operator: Operator, monkeypatch: Patch) -> None:
-    alarms = [{"LogicalId": "StarterErrorAlarm", "StateValue": "INSUFFICIENT_DATA", "ActionsEnabled": True}]
-    over(monkeypatch, alarms=alarms, processes=[process(name="p", paused=True), process(name="q", paused=True)])
-    ended = operator.run("doctor")
-    lines = ended.stdout.splitlines()
-    assert ended.exit_code == 0
-    assert f"{len(CHECKS) - 2} ok, 3 warnings, 0 problems" in lines
-    assert "warn    alarms              1 alarm without data: StarterErrorAlarm" in lines
-    assert [line[28:36] for line in lines if line.startswith("warn    paused")] == ["process ", "process "]
-    verified = {check.name: check.about for check in CHECKS}
-    assert f"ok      rules               {verified['rules']}" in lines
-    assert not [line for line in lines if verified["alarms"] in line or verified["paused"] in line]
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (denied("DescribeAlarms"), "DescribeAlarms was denied (AccessDeniedException)"),
-        (denied("DescribeAlarms", "AuthorizationError"), "DescribeAlarms was denied (AuthorizationError)"),
-        (denied("DescribeAlarms", "Throttling"), "DescribeAlarms failed with Throttling: no"),
-        (EndpointConnectionError(endpoint_url="https://x"), "Could not connect to the endpoint URL"),
-        (CommandFailed("the stack has no output X"), "the stack has no output X"),
-    ],
-)
-def test_a_check_whose_call_fails_becomes_a_warning_and_the_others_run(
-    operator: Operator, monkeypatch: Patch, error: Exception, expected: str
-) -> None:
-    over(monkeypatch, alarms=error)
-    ended = operator.run("doctor", "--json")
-    assert ended.exit_code == 0
-    by_level = {level: [c for c in ended.json["checks"] if c["level"] == level] for level in ("ok", "warn")}
-    assert [one["check"] for one in by_level["warn"]] == ["alarms", "alarm-actions"]
-    assert expected in by_level["warn"][0]["findings"][0]["saw"]
-    assert len(by_level["ok"]) == len(CHECKS) - 2
-
-
-def test_a_resource_that_the_stack_lacks_is_a_problem_of_the_checks_that_need_it(
-    operator: Operator, monkeypatch: Patch
-) -> None:
-    over(monkeypatch, functions={name: each for name, each in WHOLE["functions"].items() if name != "WorkerFunction"})
-    ended = operator.run("doctor", "--json")
-    assert ended.exit_code == 5
-    problems = {one["check"]: one["findings"] for one in ended.json["checks"] if one["level"] == "problem"}
-    assert problems.keys() == {"visibility", "worker-concurrency"}
-    assert problems["visibility"][0]["saw"] == "not checked: there is no WorkerFunction"
-
-
-def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, monkeypatch: Patch) -> None:
-    functions = {name: each for name, each in WHOLE["functions"].items() if name != "WorkerFunction"}
-    slots = {name: WHOLE[name] | {} for name in ("queues", "mappings")}
-    for each in slots.values():
-        del each["WorkQueue"]
-    missing = dict.fromkeys(("rows", "retry_policy"), CommandFailed("must not be fetched"))
-    over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
-    report = operator.run("doctor", "--json").json
-    levels = {one["check"]: one["level"] for one in report["checks"]}
-    absent = {"worker-concurrency", "retries", "retry-policy", "breakers"}
-    assert levels == {name: "absent" if name in absent else "ok" for name in levels}
-    assert (report["worst"], report["not_deployed"]) == ("ok", ["chatbot", "worker"])
-    ended = operator.run("doctor")
-    assert f"{len(CHECKS) - 4} ok, 0 warnings, 0 problems" in ended.stdout
-    assert "absent  retry-policy        not checked: worker is not deployed\n" in ended.stdout
-    assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
-
-
-def test_only_runs_the_named_checks(operator: Operator, monkeypatch: Patch) -> None:
-    over(monkeypatch, stack_status="UPDATE_FAILED")
-    ended = operator.run("doctor", "--only", "drift", "--only", "rules", "--json")
-    assert [one["check"] for one in ended.json["checks"]] == ["drift", "rules"]
-
-
-def test_stack_drift_is_detected_only_with_the_option(operator: Operator, monkeypatch: Patch) -> None:
-    over(monkeypatch, drifted={"WorkQueue": "MODIFIED"})
-    assert "stack-drift" not in operator.run("doctor").stdout
-    ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift", "--json")
-    assert (ended.exit_code, ended.json["worst"]) == (0, "warn")
-
-
-# Fetching the facts ------------------------------------------------------------------------------------------------
-
-FUNCTION, TABLE, RULE, ALARM = (
-    "AWS::Lambda::Function",
-    "AWS::DynamoDB::Table",
-    "AWS::Events::Rule",
-    "AWS::CloudWatch::Alarm",
-)
+FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+# Checks that need no more than the account of these tests has.
+ONLY = ("processes", "stopped", "drift", "dead-letters", "alarms", "rules")
+CHOSEN = [argument for name in ONLY for argument in ("--only", name)]
 
 
 @pytest.fixture
-def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
-    """Facts over moto, fetched one call at a time, since StubbedCalls is not thread-safe."""
-    monkeypatch.setattr(stack_connection, "THREADS", 1)
-    return Facts(StackConnection("slotkeeper"))
+def alarms(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """The alarms of the stack, of which none rings."""
+    operator.outputs["FailureTopicArn"] = client("sns").create_topic(Name="failures")["TopicArn"]
+    found = [{"AlarmName": f"alarm-{number}", "StateValue": "OK"} for number in range(3)]
+    set_clock(monkeypatch, NOW + 60)
+    monkeypatch.setenv("TZ", "UTC")
+    resources = [(f"Alarm{number}", f"alarm-{number}", "AWS::CloudWatch::Alarm") for number in range(3)]
+    answers = {"DescribeAlarms": lambda _: {"MetricAlarms": found}}
+    with stack_of(*resources), StubbedCalls("cloudwatch", answers):
+        yield found
 
 
-def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
-    """Stub a stack of these resources, and its deployed template, which has settings of the table Ledger."""
-    recovery = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": "true"}}
-    ledger = {"Properties": {"TimeToLiveSpecification": {"Enabled": True}, **recovery}}
-    body = {"TemplateBody": template_text or json.dumps({"Resources": {"Ledger": ledger}})}
-    return stack_of(*resources, GetTemplate=lambda asked: body if asked["TemplateStage"] == "Processed" else {})
+def test_problems_come_first_then_warnings_and_the_rest_is_one_line(
+    operator: Operator, alarms: list[dict[str, Any]]
+) -> None:
+    send_dead_letter(operator)
+    operator.wait("a")
+    operator.processes.set_limit("sample", 0)
+    alarms[1] |= {"StateValue": "ALARM", "StateReason": "1 > 0"}
+    ended = operator.run("doctor")
+    lines = ended.stdout.splitlines()
+    assert ended.exit_code == 5
+    first = lines.index("problem  process sample has a limit of 0, and 1 request is queued  stopped")
+    assert lines[first + 1 : first + 4] == [
+        "         since 2026-09-21 14:13:20 UTC (1 min)",
+        "         None of them starts.",
+        "         -> slotkeeper process set-limit sample 1",
+    ]
+    levels = [line.split()[0] for line in lines if line[:1] != " "]
+    assert levels[:-2] == sorted(levels[:-2]), "problems, then warnings"
+    assert "problem  Alarm1 is in ALARM  alarms" in lines
+    assert "warning  RequestDeadLetterQueue has 1 message  dead-letters" in lines
+    assert " checks shown by --all)" in lines[-2]
+    assert lines[-1] == "Alarms: 1 in ALARM, 0 without data, 2 ok."
 
 
-def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Facts) -> None:
-    operator.hold("a")
-    closed = operator.hold("b", "other") if operator.processes.create("other", 1, "no-such-job") else ""
-    operator.stop(closed)
-    operator.processes.create("leases", 1, NO_TARGET)
-    odd = {"process_name": {"S": "odd"}}
-    operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=odd)
-    assert [one.name for one in fetched.processes] == ["leases", "other", "sample"]
-    assert len(fetched.malformed) == 1
-    assert fetched.jobs.keys() == {"no-such-job", "sample-job"}
-    assert fetched.jobs["no-such-job"] is None
-    assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
-    assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}
-    assert fetched.execution_status("sample-unknown") == ""
+def test_the_chosen_checks_are_shown_with_what_they_verified(operator: Operator, alarms: Any) -> None:
+    ended = operator.run("doctor", *CHOSEN)
+    assert (ended.exit_code, len(ended.stdout.splitlines())) == (0, len(ONLY) + 2)
+    verified = {check.name: check.about for check in CHECKS}
+    assert f"ok       {verified['rules']}  rules" in ended.stdout
+    assert "0 problems, 0 warnings, 6 ok\n" in ended.stdout
+    data = operator.run("doctor", *CHOSEN, "--json").json
+    assert data["worst"] == "ok"
+    assert {one["check"] for one in data["checks"]} == set(ONLY)
 
 
-def test_a_live_run_of_a_malformed_process_is_not_called_unheld(operator: Operator, fetched: Facts) -> None:
-    """Its holders are not known, and an operator would stop a run that has a slot."""
+def test_the_number_of_alarms_is_stated(operator: Operator, alarms: list[dict[str, Any]]) -> None:
+    alarms[0] |= {"StateValue": "ALARM"}
+    alarms[2] |= {"StateValue": "INSUFFICIENT_DATA"}
+    ended = operator.run("doctor", "--only", "alarms")
+    assert "Alarms: 1 in ALARM, 1 without data, 1 ok.\n" in ended.stdout
+
+
+def test_an_unknown_check_is_refused(operator: Operator) -> None:
+    ended = operator.run("doctor", "--only", "alarm")
+    assert ended.exit_code == 2
+    assert "no check alarm. Did you mean 'alarms'?" in ended.stderr
+
+
+DENIED = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+
+
+def test_a_check_whose_call_is_denied_is_a_warning_and_the_others_are_made(operator: Operator, alarms: Any) -> None:
+    with StubbedCalls("cloudwatch", {"DescribeAlarms": lambda _: DENIED}):
+        ended = operator.run("doctor", *CHOSEN)
+    assert ended.exit_code == 0
+    assert "warning  not checked: DescribeAlarms failed with AccessDenied: no (the permissions of each" in ended.stdout
+    assert "0 problems, 1 warning, 5 ok\n" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (EndpointConnectionError(endpoint_url="https://x"), "Could not connect to the endpoint URL"),
+        (CommandFailed("the stack has no output X"), "the stack has no output X"),
+        (KeyError("WorkerFunction"), "there is no WorkerFunction"),
+    ],
+)
+def test_a_check_that_cannot_be_made_has_the_reason(
+    operator: Operator, alarms: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, shown: str
+) -> None:
+    def fails(_: Account) -> Any:
+        raise error
+
+    monkeypatch.setattr(Account, "alarms", fails)
+    data = operator.run("doctor", "--only", "alarms", "--json").json
+    (check,) = data["checks"]
+    assert check["findings"][0]["what"].startswith(f"not checked: {shown}")
+    assert check["level"] == ("bad" if isinstance(error, KeyError) else "warn")
+
+
+def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, alarms: Any) -> None:
+    (worker,) = (flow for flow in FLOWS if flow.name == "worker")
+    for name in [*filter(worker.has, operator.outputs)]:
+        del operator.outputs[name]
+    of_worker = ("worker-concurrency", "retries", "retry-policy", "breakers")
+    ended = operator.run("doctor", *(each for name in of_worker for each in ("--only", name)))
+    assert ended.exit_code == 0
+    assert ended.stdout.count("absent ") == 4
+    assert "worker (deploy with DeployWorker=true)" in ended.stdout
+    assert operator.run("doctor", "--only", "event-sources").exit_code == 0
+
+
+def test_a_check_of_processes_names_the_malformed_ones(operator: Operator, alarms: Any) -> None:
     operator.processes.create("odd", 1, "sample-job")
-    run = operator.run_glue(operator.hold("a", "odd"))
-    next(one for one in operator.glue_runs if one["Id"] == run)["StartedOn"] -= timedelta(hours=1)
     edit(operator, "slot_limit", {"S": "1"}, "odd")
-
-    assert fetched.unheld_runs == []
-
-
-def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched: Facts) -> None:
-    asked: list[str] = []
-
-    def listed_mappings(params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params["EventSourceArn"].rpartition(":")[2])
-        return {"EventSourceMappings": [{"UUID": "1", "State": "Enabled"}]}
-
-    with StubbedCalls("lambda", {"ListEventSourceMappings": listed_mappings}):
-        assert fetched.mappings["WorkQueue"] == [{"UUID": "1", "State": "Enabled"}]
-    assert asked == ["RequestQueue.fifo", "DispatchQueue", "EndingQueue", "WorkQueue"]
-    assert fetched.queues["WorkQueue"]["VisibilityTimeout"] == "720"
+    (check,) = operator.run("doctor", "--only", "drift", "--json").json["checks"]
+    assert check["about"].endswith("(not checked: odd)")
 
 
-def test_of_ends_that_are_not_published_the_oldest_is_fetched(operator: Operator, fetched: Facts) -> None:
-    for number, end in enumerate("ab"):
-        operator.requests.leave("sample", [Leaving(operator.wait(end), "CANCELLED", "Cancelled", "no")], NOW + number)
-    (found,) = fetched.unpublished
-    assert (found.number, found.oldest.request_id, found.oldest.ended) == ("2", "a", NOW)
+# What only the doctor reads ------------------------------------------------------------------------------------------
 
 
-def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
+@pytest.fixture
+def account(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """The account over moto, read one call at a time, since StubbedCalls is not thread-safe."""
+    monkeypatch.setattr(stack_connection, "THREADS", 1)
+    return Account(StackConnection("slotkeeper"))
+
+
+def test_a_live_run_without_a_slot_is_found_but_not_of_a_malformed_process(
+    operator: Operator, account: Account
+) -> None:
+    """The holders of a malformed process are not known, and an operator would stop a run that has a slot."""
+    operator.processes.create("odd", 1, "sample-job")
+    started = [operator.run_glue(operator.hold("a", "odd")), operator.run_glue(operator.hold("b"))]
+    gone = operator.run_glue("sample-gone")
+    for run in operator.glue_runs:
+        run["StartedOn"] -= timedelta(hours=1)
+    young = operator.run_glue("sample-young")
+    edit(operator, "slot_limit", {"S": "1"}, "odd")
+    found = job_checks.unheld_runs_of(account, operator.glue_runs[0]["StartedOn"].timestamp())
+    assert found == [("sample-job", gone, "sample-gone")]
+    assert young not in started
+
+
+def test_functions_are_read(account: Account) -> None:
     reserved = {"starter-1": {}, "worker-1": {"ReservedConcurrentExecutions": 5}}
     answers = {
         "GetFunctionConfiguration": lambda _: {"Timeout": 30},
@@ -226,159 +176,77 @@ def test_functions_are_fetched(operator: Operator, fetched: Facts) -> None:
         "GetAccountSettings": lambda _: {"AccountLimit": {"UnreservedConcurrentExecutions": 995}},
     }
     resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
-    with listed(*resources), StubbedCalls("lambda", answers):
-        assert fetched.functions == {
-            "StarterFunction": FunctionSettings("StarterFunction", 30, None),
-            "WorkerFunction": FunctionSettings("WorkerFunction", 30, 5),
+    with stack_of(*resources), StubbedCalls("lambda", answers):
+        assert readings.functions(account) == {
+            "StarterFunction": FunctionSettings(30, None, "Allow"),
+            "WorkerFunction": FunctionSettings(30, 5, "Allow"),
         }
-        assert [one.differs for one in fetched.recursion] == [True, True]
-        assert fetched.unreserved_concurrency == 995
+        assert readings.unreserved_concurrency(account) == 995
 
 
-@pytest.mark.parametrize(("deployed", "differs"), [("Terminate", False), ("Allow", True)])
-def test_a_function_without_a_recursion_setting_in_the_template_has_lambdas_default(
-    fetched: Facts, deployed: str, differs: bool
+def test_tables_and_their_indexes_are_read_as_deployed_and_as_in_the_template(
+    operator: Operator, account: Account
 ) -> None:
-    answers = {"GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": deployed}}
-    with listed(("StarterFunction", "starter-1", FUNCTION)), StubbedCalls("lambda", answers):
-        (setting,) = fetched.recursion
-    assert (setting.template, setting.differs) == ("Terminate", differs)
-
-
-def test_a_deployed_template_that_is_not_json_fails(fetched: Facts) -> None:
-    with listed(template_text="Resources: {}"), pytest.raises(CommandFailed, match="is not JSON"):
-        _ = fetched.template
-
-
-def test_tables_are_compared_with_the_template(operator: Operator, fetched: Facts) -> None:
-    ledger, slots = operator.outputs["RequestLedgerTableName"], operator.outputs["SlotTableName"]
+    name = operator.outputs["RequestTableName"]
     operator.dynamodb.update_time_to_live(
-        TableName=ledger, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
+        TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"}
     )
-    with listed(("Ledger", ledger, TABLE), ("Slots", slots, TABLE)):
-        assert fetched.tables == {
-            "Ledger": (TableSettings(expires=True), TableSettings(expires=True, recoverable=True)),
-            "Slots": (TableSettings(), TableSettings()),
-        }
+    body = json.dumps({"Resources": {"RequestTable": TEMPLATE["Resources"]["RequestTable"]}}, default=str)
+    with stack_of(("RequestTable", name, TABLE), GetTemplate=lambda _: {"TemplateBody": body}):
+        has = readings.tables(account)["RequestTable"]
+        wanted = readings.wanted_settings(readings.properties(account, "RequestTable"))
+    indexes = frozenset({"place", "deadline", "open", "ended", "failed"})
+    assert (has, wanted) == (TableSettings(expires=True, indexes=indexes), TableSettings(True, True, True, indexes))
 
 
-def test_the_indexes_of_requests_are_fetched(operator: Operator, fetched: Facts) -> None:
-    resource = TEMPLATE["Resources"]["RequestTable"]
-    body = json.dumps({"Resources": {"RequestTable": resource}}, default=str)
-    with listed(("RequestTable", operator.outputs["RequestTableName"], TABLE), template_text=body):
-        has, wanted = fetched.tables["RequestTable"]
-    assert wanted == TableSettings(True, True, True, frozenset({"place", "deadline", "open", "ended", "failed"}))
-    assert has.indexes == wanted.indexes
-
-
-def test_what_is_queued_and_what_could_start_are_fetched(operator: Operator, fetched: Facts) -> None:
-    operator.wait("a")
-    operator.wait("b")
-    assert [each.request_id for each in fetched.queued["sample"].requests] == ["a", "b"]
-    assert [(queue.name, request.request_id) for queue, request in fetched.idle()] == [("sample", "a")]
-    operator.hold("c", priority="high")
-    assert fetched.idle() == [], "it was started after the first read"
-
-
-def test_a_started_request_without_a_running_execution_is_fetched(operator: Operator, fetched: Facts) -> None:
-    operator.processes.set_limit("sample", 3)
-    gone, closed, running = operator.hold("gone"), operator.hold("closed"), operator.hold("running")
-    for name in (gone, closed, running):
-        operator.release(name)
-    operator.stop(closed)
-    operator.end(operator.outputs["WorkflowArn"].replace("stateMachine", "execution") + f":{closed}", "ABORTED")
-    with StubbedCalls("stepfunctions", {"DescribeExecution": _without(gone)}):
-        found = {each.execution: each.status for each in fetched.stranded}
-    assert found == {gone: "", closed: "ABORTED"}
-
-
-def _without(execution: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
-    error = {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no"}}
-    return lambda asked: error if asked["executionArn"].endswith(execution) else None
-
-
-def test_rules_are_fetched_from_any_bus(operator: Operator, fetched: Facts) -> None:
+def test_rules_are_read_from_any_bus(account: Account) -> None:
     events = client("events")
     events.create_event_bus(Name="bus")
     events.put_rule(Name="round", ScheduleExpression="rate(1 minute)")
     events.put_rule(Name="closed", EventBusName="bus", EventPattern="{}", State="DISABLED")
-    with listed(("JanitorFunctionRound", "round", RULE), ("JanitorFunctionClosed", "bus|closed", RULE)):
-        assert fetched.rules == {"JanitorFunctionClosed": "DISABLED", "JanitorFunctionRound": "ENABLED"}
+    with stack_of(("JanitorFunctionRound", "round", RULE), ("JanitorFunctionClosed", "bus|closed", RULE)):
+        assert readings.rules(account) == {"JanitorFunctionClosed": "DISABLED", "JanitorFunctionRound": "ENABLED"}
 
 
-def test_alarms_are_fetched_with_their_names_in_the_template(operator: Operator, fetched: Facts) -> None:
-    for number in range(101):
-        client("cloudwatch").put_metric_alarm(
-            AlarmName=f"alarm-{number}",
-            MetricName="StarterErrors",
-            Namespace="Slotkeeper",
-            Statistic="Sum",
-            Period=60,
-            EvaluationPeriods=1,
-            Threshold=0,
-            ComparisonOperator="GreaterThanThreshold",
-            ActionsEnabled=bool(number),
-        )
-    with listed(*((f"Alarm{number}", f"alarm-{number}", ALARM) for number in range(101))):
-        assert len(fetched.alarms) == 101
-        assert [one["LogicalId"] for one in fetched.alarms if not one["ActionsEnabled"]] == ["Alarm0"]
-
-
-def test_the_topic_its_subscriptions_and_its_key_policy_are_fetched(operator: Operator, fetched: Facts) -> None:
+def test_the_topic_its_subscriptions_and_its_key_policy_are_read(operator: Operator, account: Account) -> None:
     sns, kms = client("sns"), client("kms")
     key = kms.create_key(Policy=json.dumps({"Statement": []}))["KeyMetadata"]["Arn"]
     topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
     operator.outputs["FailureTopicArn"] = topic
     sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
-    facts = Facts(StackConnection("slotkeeper"))  # reads the outputs again
-    assert facts.topic["KmsMasterKeyId"] == key
-    assert facts.key_policy(facts.topic["KmsMasterKeyId"]) == {"Statement": []}
-    assert [one["Endpoint"] for one in facts.subscriptions] == ["us@example.com"]
+    account = Account(StackConnection("slotkeeper"))  # reads the outputs again
+    assert readings.topic_key(account) == key
+    assert readings.key_policy(account, key) == {"Statement": []}
+    assert [one["Endpoint"] for one in readings.subscriptions(account)] == ["us@example.com"]
 
 
-def test_the_retry_policy_is_fetched_or_none(operator: Operator, fetched: Facts) -> None:
-    operator.outputs["RetryPolicyParameterName"] = "/policy"
-    gone = {"Error": {"Code": "ParameterNotFound", "Message": "no"}}
-    with StubbedCalls("ssm", {"GetParameter": lambda _: gone}):
-        assert fetched.retry_policy is None
-    with StubbedCalls("ssm", {"GetParameter": lambda params: {"Parameter": {"Value": params["Name"]}}}):
-        assert Facts(StackConnection("slotkeeper")).retry_policy == "/policy"
+def test_a_large_ledger_is_read_in_part(operator: Operator, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert retry_checks.ledger_rows(account) == ([], True)
+    account.forget()
+    monkeypatch.setattr(retry_checks, "MAX_ROWS", 5)
+    numbers = count()
 
+    def page(_: dict[str, Any]) -> dict[str, Any]:
+        last = {"request_id": {"S": str(next(numbers))}}
+        return {"Items": [{"request_id": {"S": "r"}}] * 3, "LastEvaluatedKey": last, "ScannedCount": 3}
 
-def test_a_large_ledger_is_read_in_part(operator: Operator, fetched: Facts, monkeypatch: Patch) -> None:
-    for number in range(3):
-        operator.dynamodb.put_item(
-            TableName=operator.outputs["RequestLedgerTableName"],
-            Item={"request_id": {"S": f"r{number}"}, "status": {"S": "WAITING"}},
-        )
-    assert (len(fetched.rows.rows), fetched.rows.all_of_them) == (3, True)
-
-    class Paged:
-        def __init__(self, _stack: Any) -> None:
-            self.ledger = self
-
-        def rows(self, _statuses: Any, on_page: Any) -> Any:
-            while True:
-                on_page(1000)
-                yield "r", MalformedProcess("")
-
-    monkeypatch.setattr(facts, "RetryControl", Paged)
-    monkeypatch.setattr(facts, "MAX_ROWS", 5000)
-    again = Facts(StackConnection("slotkeeper")).rows
-    assert (len(again.rows), again.all_of_them) == (5, False)
+    with StubbedCalls("dynamodb", {"Scan": page}):
+        rows, is_whole = retry_checks.ledger_rows(account)
+    assert (len(rows), is_whole) == (7, False)
 
 
 @pytest.mark.parametrize("end", ["DETECTION_COMPLETE", "DETECTION_FAILED"])
 def test_stack_drift_is_polled_until_detection_ends(
-    operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     pauses: list[float] = []
     replace_time(monkeypatch, stack_connection, sleep=pauses.append)
     statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
 
     def page(params: dict[str, Any]) -> dict[str, Any]:
-        name, more = ("Second", {}) if "NextToken" in params else ("First", {"NextToken": "more"})
-        return {"StackResourceDrifts": [{"LogicalResourceId": name, "StackResourceDriftStatus": "DELETED"}], **more}
+        # Operators change the retry policy.
+        name, more = ("RetryPolicyParameter", {}) if "NextToken" in params else ("First", {"NextToken": "more"})
+        return {"StackResourceDrifts": [{"LogicalResourceId": name, "StackResourceDriftStatus": "MODIFIED"}], **more}
 
     answers = {
         "DetectStackDrift": lambda _: {"StackDriftDetectionId": "1"},
@@ -386,16 +254,7 @@ def test_stack_drift_is_polled_until_detection_ends(
         "DescribeStackResourceDrifts": page,
     }
     with StubbedCalls("cloudformation", answers):
-        if end == "DETECTION_FAILED":
-            with pytest.raises(CommandFailed, match="DETECTION_FAILED"):
-                _ = fetched.drifted
-        else:
-            assert fetched.drifted == {"First": "DELETED", "Second": "DELETED"}
-    assert len(pauses) == 2
-
-
-def test_facts_include_the_time_the_parameters_and_the_stack_status(operator: Operator, fetched: Facts) -> None:
-    assert fetched.now == pytest.approx(time.time(), abs=60)
-    assert fetched.parameters["WorkTimeoutMinutes"] == "480"
-    assert fetched.stack_status == "UPDATE_COMPLETE"
-    assert fetched.allowed_jobs == {"sample-job"}
+        ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift")
+    failed = "not checked: CloudFormation's drift detection is DETECTION_FAILED"
+    assert (failed if end == "DETECTION_FAILED" else "First is MODIFIED, compared with the template") in ended.stdout
+    assert (len(pauses), "1 warning" in ended.stdout) == (2, True)

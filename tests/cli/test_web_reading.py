@@ -12,6 +12,7 @@ from botocore.client import BaseClient
 
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.next_step import next_step
+from slotkeeper_cli import account
 from slotkeeper_cli.errors import NeedsYes, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
@@ -49,7 +50,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def reader(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> StackReader:
     # The account of these tests has no CloudFormation resources.
-    monkeypatch.setattr(reading, "resources", lambda _: [StackResource("Alarm", "alarm", "AWS::CloudWatch::Alarm")])
+    monkeypatch.setattr(account, "resources", lambda _: [StackResource("Alarm", "alarm", "AWS::CloudWatch::Alarm")])
     return StackReader(StackConnection("slotkeeper"))
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper_cli.commands.status import print_not_deployed
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.completion import check_names
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.doctor import CHECKS, DRIFT
-from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.health_checks import Finding, HealthCheckResult, examine, worst
-from slotkeeper_cli.errors import ProblemsFound
-from slotkeeper_cli.formatting import count, did_you_mean, iso
+from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
+from slotkeeper_cli.errors import FAILURES, CommandError, ProblemsFound
+from slotkeeper_cli.formatting import count, did_you_mean, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled
+from slotkeeper_cli.stack_connection import FLOWS
 
-_NAME_WIDTH = 20
-_STYLES = {"absent": "dim", "ok": "green", "warn": "yellow", "problem": "red"}
+_INDENT = " " * 9
+_SHOWN = {"bad": ("problem", "red"), "warn": ("warning", "yellow"), "ok": ("ok", "green"), "absent": ("absent", "dim")}
 
 
 def doctor(
@@ -31,11 +32,12 @@ def doctor(
         list[str] | None,
         typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=check_names),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show also the checks that found nothing.")] = False,
 ) -> None:
     """Check the deployment, and advise what to do.
 
-    It checks slots, jobs, queues, functions, alarms and retries. Exit code 5 if there is a problem, 0 if there are only
-    warnings. Changes nothing.
+    It checks slots, jobs, queues, functions, alarms and retries. Problems are shown first, then warnings, which may be
+    intended. Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
     """
     context = current_context()
     checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}
@@ -45,33 +47,59 @@ def doctor(
             f"The checks are: {', '.join(sorted(checks))}"
         )
     chosen = [check for name, check in checks.items() if not only or name in only]
-    facts = Facts(context.stack)
+    account, now = Account(context.stack), time.time()
     with context.out.progress() as progress:
-        results = list(progress.track(examine(facts, chosen), total=len(chosen), description="checks"))
+        results = list(progress.track(examine(account, chosen, now), total=len(chosen), description="checks"))
     data = {
         "stack": context.stack.name,
-        "at": iso(facts.now),
+        "at": iso(now),
         "worst": worst(result.level for result in results),
         "checks": [result.as_dict() for result in results],
-        "not_deployed": facts.not_deployed,
+        "alarms": _alarm_states(account) if any(check.name == "alarms" for check in chosen) else {},
+        "not_deployed": [flow.name for flow in context.stack.not_deployed],
     }
-    context.out.result(data, lambda console: _render(console, results, facts.not_deployed))
-    if problems := [result.check.name for result in results if result.level == "problem"]:
+    context.out.result(data, lambda console: _render(console, data, now, every or bool(only)))
+    if problems := [result.check.name for result in results if result.level == "bad"]:
         found = count(len(problems), "check found a problem", "checks found a problem")
         raise ProblemsFound(f"{found}: {', '.join(problems)}")
 
 
-def _render(console: Console, results: list[HealthCheckResult], not_deployed: list[str]) -> None:
-    """Print each finding (level, check, what was found, what to do), or else what a check verified."""
-    for result in results:
-        verified = f"not checked: {result.check.flow} is not deployed" if result.is_absent else result.about
-        for finding in result.findings or (Finding(result.level, verified, ""),):
-            level = (f"{finding.level:<8}", _STYLES[finding.level])
-            console.print(Text.assemble(level, f"{result.check.name:<{_NAME_WIDTH}}", styled(finding.saw)))
-            if finding.do:
-                console.print(" " * (8 + _NAME_WIDTH) + f"-> {finding.do}")
-    found = Counter(finding.level for result in results for finding in result.findings)
-    ok = sum(result.level == "ok" for result in results)
-    console.print()
-    console.print(f"{ok} ok, {count(found['warn'], 'warning')}, {count(found['problem'], 'problem')}")
-    print_not_deployed(console, not_deployed)
+def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> None:
+    """Print the findings, the worst first, and the number of checks without one, or what each of them verified."""
+    found = [(check["check"], finding) for check in data["checks"] for finding in check["findings"]]
+    for name, finding in sorted(found, key=lambda each: LEVELS.index(each[1]["severity"]), reverse=True):
+        _print(console, finding["severity"], name, finding["what"])
+        if finding["since"]:
+            since = seconds(finding["since"])
+            console.print(f"{_INDENT}since {local_time(since)} ({duration(now - since)})", style="dim")
+        if finding["why"]:
+            console.print(_INDENT + finding["why"])
+        if finding["command"]:
+            console.print(f"{_INDENT}-> {finding['command']}")
+    for check in data["checks"] if every else ():
+        if not check["findings"]:
+            _print(console, check["level"], check["check"], check["about"])
+    levels = Counter(check["level"] for check in data["checks"])
+    severities = Counter(finding["severity"] for _, finding in found)
+    problems, warnings = count(severities["bad"], "problem"), count(severities["warn"], "warning")
+    more = f" ({count(levels['ok'], 'check')} shown by --all)" if levels["ok"] and not every else ""
+    console.print(f"{problems}, {warnings}, {levels['ok']} ok{more}")
+    if alarms := data["alarms"]:
+        ringing, silent = alarms.get("ALARM", 0), alarms.get("INSUFFICIENT_DATA", 0)
+        console.print(f"Alarms: {ringing} in ALARM, {silent} without data, {alarms.get('OK', 0)} ok.")
+    absent = [f"{flow.name} (deploy with {flow.parameter})" for flow in FLOWS if flow.name in data["not_deployed"]]
+    if absent:
+        console.print(f"Not deployed: {', '.join(absent)}.", style="dim")
+
+
+def _alarm_states(account: Account) -> dict[str, int]:
+    """The number of alarms in each state; empty if they could not be read, which is a finding."""
+    try:
+        return dict(Counter(str(one["StateValue"]) for one in account.alarms()))
+    except (*FAILURES, CommandError, KeyError):
+        return {}
+
+
+def _print(console: Console, level: str, name: str, text: str) -> None:
+    word, style = _SHOWN[level]
+    console.print(Text.assemble((f"{word:<9}", style), styled(text), styled(f"  {name}", "dim")))

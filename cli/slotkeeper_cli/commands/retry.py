@@ -29,11 +29,7 @@ from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.retries import RetryControl, line, not_closed, read_downstreams
-
-# Seconds after which a retry counts as overdue. EventBridge Scheduler delivers up to two minutes late
-# (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
-OVERDUE_AFTER = 300
+from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, read_downstreams
 
 app = typer.Typer(help="Show, run and cancel retries; report failures; breakers.", no_args_is_help=True)
 

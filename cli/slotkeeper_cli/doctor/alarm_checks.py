@@ -1,14 +1,18 @@
-"""Checks of the alarms, their topic, and the key that encrypts the topic."""
+"""Checks of the alarms, their topic, and the keys that others use to reach the stack."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slotkeeper_cli.doctor.facts import Facts, first_step
-from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
+from slotkeeper_cli.doctor import readings
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
 from slotkeeper_cli.formatting import count, duration
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.account import Account
 
 _NAMED = 5
 CLOUDWATCH = "cloudwatch.amazonaws.com"
@@ -20,87 +24,99 @@ _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in
 NEEDED = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
-def alarms(facts: Facts) -> Iterator[Finding]:
-    for one in sorted(facts.alarms, key=lambda alarm: str(alarm["LogicalId"])):
-        name = one["LogicalId"]
-        if one["StateValue"] == "ALARM" and name == _ON_SILENCE and facts.stack_age < one.get("Period", 3600):
-            yield warn(
-                f"{name} is in ALARM, but the stack is only {duration(facts.stack_age)} old: the alarm may not "
-                "have data of the janitor's first run yet",
-                "run this again an hour after the deployment; if it is still in ALARM, see "
-                f"docs/runbooks.md#{name.lower()}",
-            )
-        elif one["StateValue"] == "ALARM":
-            do = first_step(one) or f"see docs/runbooks.md#{name.lower()}"
-            yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", do)
-    silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
-    if silent:
-        names = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
-        yield warn(
-            f"{count(len(silent), 'alarm')} without data: {names}",
-            "wait for the alarms' next periods; if one still has no data, its metric is not published",
+def first_step(alarm: Mapping[str, Any]) -> tuple[str, str | None]:
+    """What to do first, and the command in it if it is one.
+
+    The template's descriptions end with the first step and the address of the runbook.
+    """
+    name = str(alarm["LogicalId"])
+    text = str(alarm.get("AlarmDescription", "")).partition("First step: ")[2]
+    _, _, after = text.partition("`slotkeeper ")
+    return text or f"see docs/runbooks.md#{name.lower()}", f"slotkeeper {after.partition('`')[0]}" if after else None
+
+
+def ringing(account: Account, now: float) -> Iterator[Finding]:
+    for one in sorted(account.alarms(), key=lambda alarm: str(alarm["LogicalId"])):
+        if one["StateValue"] != "ALARM":
+            continue
+        name, (step, command), since = one["LogicalId"], first_step(one), one.get("StateUpdatedTimestamp")
+        age = now - account.stack.description["CreationTime"].timestamp() if name == _ON_SILENCE else math.inf
+        is_new = age < one.get("Period", 3600)
+        why = (
+            f"The stack is only {duration(age)} old, so the alarm may not have data of the janitor's first run yet."
+            if is_new
+            else f"{one.get('StateReason', '')} First step: {step}".strip()
         )
+        at = since.timestamp() if since else None
+        yield Finding("warn" if is_new else "bad", f"{name} is in ALARM", why, command, since=at)
 
 
-def silenced(facts: Facts) -> Iterator[Finding]:
-    off = sorted(str(one["LogicalId"]) for one in facts.alarms if not one.get("ActionsEnabled", True))
+def silent(account: Account, _now: float) -> Iterator[Finding]:
+    names = sorted(str(one["LogicalId"]) for one in account.alarms() if one["StateValue"] == "INSUFFICIENT_DATA")
+    if names:
+        what = f"{count(len(names), 'alarm')} without data: {', '.join(names[:_NAMED])}" + ", ..." * (
+            len(names) > _NAMED
+        )
+        why = "Wait for their next periods. If one still has no data, its metric is not published."
+        yield Finding("warn", what, why)
+    off = sorted(str(one["LogicalId"]) for one in account.alarms() if not one.get("ActionsEnabled", True))
     if off:
-        yield problem(
-            f"the actions of alarms are disabled: {', '.join(off)}",
-            "enable them with aws cloudwatch enable-alarm-actions",
-        )
+        what = f"the actions of alarms are disabled: {', '.join(off)}"
+        yield Finding("bad", what, "Enable them with aws cloudwatch enable-alarm-actions.")
 
 
-def topic(facts: Facts) -> Iterator[Finding]:
-    subscriptions = facts.subscriptions
+def topic(account: Account, _now: float) -> Iterator[Finding]:
+    subscriptions = readings.subscriptions(account)
     confirmed = [one for one in subscriptions if one.get("SubscriptionArn", "").startswith("arn:")]
     pending = [one.get("Endpoint", "?") for one in subscriptions if one not in confirmed]
     if pending:
-        yield warn(f"subscription not confirmed yet: {', '.join(pending)}", "follow the link in the e-mail from SNS")
+        what = f"subscription not confirmed yet: {', '.join(pending)}"
+        yield Finding("warn", what, "Follow the link in the e-mail from SNS.")
     if not confirmed:
-        yield warn(
-            "the alarms' topic has no confirmed subscription",
-            "deploy with AlarmEmail, or subscribe to the topic (output FailureTopicArn)",
-        )
+        how = "Deploy with AlarmEmail, or subscribe to the topic (output FailureTopicArn)."
+        yield Finding("warn", "the alarms' topic has no confirmed subscription", how)
 
 
-def topic_key(facts: Facts) -> Iterator[Finding]:
-    key = facts.topic.get("KmsMasterKeyId", "")
-    if not key:
-        return
+def topic_key(account: Account, _now: float) -> Iterator[Finding]:
+    key = readings.topic_key(account)
     if "alias/aws/" in key:
-        yield problem(
+        yield Finding(
+            "bad",
             f"the topic is encrypted with {key}, whose policy does not let alarms publish and cannot be changed",
-            "deploy with a customer managed key (KmsKeyArn), or remove the encryption",
+            "Deploy with a customer managed key (KmsKeyArn), or remove the encryption.",
         )
-    elif not lets(facts.key_policy(key), CLOUDWATCH, NEEDED):
-        yield problem(
+    elif key and not lets(readings.key_policy(account, key), CLOUDWATCH, NEEDED):
+        yield Finding(
+            "bad",
             f"the policy of key {key} does not let {CLOUDWATCH} use it, so alarms cannot publish",
-            f"allow {CLOUDWATCH} {' and '.join(NEEDED)}* in the key's policy",
+            f"Allow {CLOUDWATCH} {' and '.join(NEEDED)}* in the key's policy.",
         )
 
 
-def status_event_key(facts: Facts) -> Iterator[Finding]:
+def status_event_key(account: Account, _now: float) -> Iterator[Finding]:
     """EventBridge sends the status events of workflows to EndingQueue, which is encrypted with the stack's key."""
-    key = facts.key
+    key = account.stack.parameters.get("KmsKeyArn", "")
     # EventBridge sends neither account nor rule to KMS, so a statement with a condition does not apply to it (the page
     # on encryption).
-    if key and not lets(facts.key_policy(key), EVENTBRIDGE, NEEDED, unconditionally=True):
-        yield problem(
+    if key and not lets(readings.key_policy(account, key), EVENTBRIDGE, NEEDED, unconditionally=True):
+        yield Finding(
+            "bad",
             f"the policy of key {key} does not let {EVENTBRIDGE} use it without a condition, so every status event is "
-            "dropped: the janitor alone answers callers, publishes ends and frees what aborted workflows held",
-            f"allow {EVENTBRIDGE} {' and '.join(NEEDED)}* in the key's policy without a condition (docs/encryption.md)",
+            "dropped",
+            "The janitor alone answers callers, publishes ends and frees what aborted workflows held. Allow "
+            f"{EVENTBRIDGE} {' and '.join(NEEDED)}* in the key's policy without a condition (docs/encryption.md).",
         )
 
 
-def workflow_log_key(facts: Facts) -> Iterator[Finding]:
+def workflow_log_key(account: Account, _now: float) -> Iterator[Finding]:
     """The executions of the workflow are encrypted with the stack's key, also what the workflow's log receives."""
-    key = facts.key
-    if key and not lets(facts.key_policy(key), LOG_DELIVERY, ("kms:Decrypt",)):
-        yield problem(
+    key = account.stack.parameters.get("KmsKeyArn", "")
+    if key and not lets(readings.key_policy(account, key), LOG_DELIVERY, ("kms:Decrypt",)):
+        yield Finding(
+            "bad",
             f"the policy of key {key} does not let {LOG_DELIVERY} use it, so the workflow's log is empty and "
             "GlueRefusalAlarm cannot go off",
-            f"allow {LOG_DELIVERY} kms:Decrypt in the key's policy (docs/encryption.md)",
+            f"Allow {LOG_DELIVERY} kms:Decrypt in the key's policy (docs/encryption.md).",
         )
 
 
@@ -134,8 +150,8 @@ def _many(value: Any) -> list[Any]:
 
 
 CHECKS = (
-    HealthCheck("alarms", "no alarm is in ALARM", alarms),
-    HealthCheck("alarm-actions", "the actions of alarms are enabled", silenced),
+    HealthCheck("alarms", "no alarm is in ALARM", ringing, is_urgent=True),
+    HealthCheck("alarm-actions", "each alarm has data, and its actions are enabled", silent),
     HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
     HealthCheck("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
     HealthCheck("status-event-key", "EventBridge may send status events to the encrypted queue", status_event_key),

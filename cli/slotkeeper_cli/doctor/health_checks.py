@@ -6,27 +6,41 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from slotkeeper_cli.errors import CommandError
+from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
+from slotkeeper_cli.formatting import iso
 
 if TYPE_CHECKING:
-    from slotkeeper_cli.doctor.facts import Facts
+    from slotkeeper_cli.account import Account
 
-Level = Literal["absent", "ok", "warn", "problem"]
-LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "problem")
-
-# Error codes of a denied call.
-_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "NotAuthorized")
+Severity = Literal["warn", "bad"]
+Level = Literal["absent", "ok", "warn", "bad"]
+LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "bad")
+DEPLOY = "Deploy the stack again."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault: what the check saw, and what to do."""
+    """A fault.
 
-    level: Level
-    saw: str
-    do: str
+    Args:
+        severity: `bad` must be fixed; `warn` may be intended, or becomes bad later.
+        what: what is wrong, on one line.
+        why: what it comes from or leads to, and what to do if that is not one command.
+        command: what fixes or explains it.
+        process: the process that is concerned.
+        since: seconds since the epoch.
+    """
+
+    severity: Severity
+    what: str
+    why: str = ""
+    command: str | None = None
+    process: str | None = None
+    since: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as JSON shows it."""
+        return vars(self) | {"since": None if self.since is None else iso(self.since)}
 
 
 @dataclass(frozen=True)
@@ -36,50 +50,39 @@ class HealthCheck:
     Args:
         name: used by --only and in JSON.
         about: the statement that is checked.
-        find: yields a finding for each fault.
+        find: receives the account and the time, in seconds since the epoch; yields a finding for each fault.
         flow: the optional flow that is checked; a stack without it is not. Empty for the slots.
         of_processes: whether it checks each process, without those that are malformed.
+        is_urgent: whether it is cheap, and finds what an operator must know at night.
     """
 
     name: str
     about: str
-    find: Callable[[Facts], Iterable[Finding]]
+    find: Callable[[Account, float], Iterable[Finding]]
     flow: str = ""
     of_processes: bool = False
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True)
 class HealthCheckResult:
-    """A check with its findings. `unread`: the malformed processes, which were not checked."""
+    """A check with its findings. `error`: why it could not be made. `unread`: the malformed processes, not checked."""
 
     check: HealthCheck
     findings: tuple[Finding, ...] = ()
     is_absent: bool = False
+    error: str = ""
     unread: tuple[str, ...] = ()
 
     @property
-    def about(self) -> str:
-        """The statement that was checked."""
-        return f"{self.check.about} (not checked: {', '.join(self.unread)})" if self.unread else self.check.about
-
-    @property
     def level(self) -> Level:
-        return "absent" if self.is_absent else worst(finding.level for finding in self.findings)
+        return "absent" if self.is_absent else worst(finding.severity for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
-        data = {"check": self.check.name, "level": self.level, "about": self.about}
-        return data | {"findings": [vars(finding) for finding in self.findings]}
-
-
-def warn(saw: str, do: str) -> Finding:
-    """A finding that may be intended, or that becomes a problem later."""
-    return Finding("warn", saw, do)
-
-
-def problem(saw: str, do: str) -> Finding:
-    """A finding that must be fixed."""
-    return Finding("problem", saw, do)
+        about = f"{self.check.about} (not checked: {', '.join(self.unread)})" if self.unread else self.check.about
+        findings = [finding.as_dict() for finding in self.findings]
+        return {"check": self.check.name, "level": self.level, "about": about, "findings": findings}
 
 
 def worst(levels: Iterable[Level]) -> Level:
@@ -87,30 +90,19 @@ def worst(levels: Iterable[Level]) -> Level:
     return max(levels, key=LEVELS.index, default="ok")
 
 
-def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[HealthCheckResult]:
-    """Run the checks. A check that cannot run becomes a warning with the reason."""
+def examine(account: Account, checks: Iterable[HealthCheck], now: float) -> Iterator[HealthCheckResult]:
+    """Make the checks. One that cannot be made has the reason, as a warning."""
+    absent = {flow.name for flow in account.stack.not_deployed}
     for check in checks:
-        if check.flow and check.flow in facts.not_deployed:
+        if check.flow in absent:
             yield HealthCheckResult(check, is_absent=True)
             continue
         try:
-            unread = tuple(one.process for one in facts.malformed) if check.of_processes else ()
-            yield HealthCheckResult(check, tuple(check.find(facts)), unread=unread)
-        except (ClientError, BotoCoreError, CommandError) as error:
-            yield HealthCheckResult(check, (_check_failed(error),))
+            unread = tuple(one.process for one in account.processes()[1]) if check.of_processes else ()
+            yield HealthCheckResult(check, tuple(check.find(account, now)), unread=unread)
+        except (*FAILURES, CommandError) as error:
+            why = failure_text(error)
+            yield HealthCheckResult(check, (Finding("warn", f"not checked: {why}"),), error=why)
         except KeyError as error:  # the deployed template is older, and lacks a function, queue or attribute
-            missing = problem(f"not checked: there is no {error.args[0]}", "deploy the stack again")
-            yield HealthCheckResult(check, (missing,))
-
-
-def _check_failed(error: Exception) -> Finding:
-    if not isinstance(error, ClientError):
-        return warn(f"not checked: {error}", "correct the cause, and run this again")
-    code = error.response["Error"].get("Code", "")
-    if any(part in code for part in _DENIED):
-        return warn(
-            f"not checked: {error.operation_name} was denied ({code})",
-            "allow the operator this call (docs/permissions.md), or use a role that has the permission",
-        )
-    message = error.response["Error"].get("Message", "")
-    return warn(f"not checked: {error.operation_name} failed with {code}: {message}", "run this again")
+            why = f"there is no {error.args[0]}"
+            yield HealthCheckResult(check, (Finding("bad", f"not checked: {why}", DEPLOY),), error=why)

@@ -2,69 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from slotkeeper.next_step import next_step
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.retry.ledger import WAITING, MalformedRow
+from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.policy import InvalidPolicy, parse_policy
-from slotkeeper_cli.commands.retry import OVERDUE_AFTER
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
-from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
-from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration, seconds
-from slotkeeper_cli.retries import line, not_closed, noteworthy
+from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
+from slotkeeper_cli.formatting import count, seconds
+from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, noteworthy, policy_text
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.account import Account
 
 # Seconds. The message of an attempt that died is received again after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800
 OPEN_TOO_LONG = 3600  # seconds
+MAX_ROWS = 200_000  # rows of the ledger that are read
 _NAMED = 3
-_DELETE_ITEM = "use aws dynamodb delete-item; the stack's output DownstreamTableName names the table"
+_CONTENTS = {
+    DeadLetterQueueName.REQUEST: "They are no requests, or SQS moved them: none of them is queued.",
+    DeadLetterQueueName.WORK: "The worker gave this work up.",
+    DeadLetterQueueName.SCHEDULE: "EventBridge Scheduler could not send these attempts to WorkQueue.",
+}
 
 
-def overdue(facts: Facts) -> Iterator[Finding]:
+def ledger_rows(account: Account) -> tuple[Sequence[tuple[str, Row | MalformedRow]], bool]:
+    """The rows of the worker's requests that have not ended, and whether all rows of the ledger were read."""
+
+    def read() -> tuple[Sequence[tuple[str, Row | MalformedRow]], bool]:
+        page_sizes: list[int] = []
+        rows: list[tuple[str, Row | MalformedRow]] = []
+        for row in RetryControl(account.stack).ledger.rows((RUNNING, FAILED, WAITING), page_sizes.append):
+            rows.append(row)
+            if sum(page_sizes) >= MAX_ROWS:
+                return rows, False
+        return rows, True
+
+    return account.kept(("ledger",), read)
+
+
+def retry_policy(account: Account) -> str | None:
+    """The value of the retry policy's parameter; None if there is no such parameter."""
+    return account.kept(("retry policy",), lambda: policy_text(account.stack))
+
+
+def overdue(account: Account, now: float) -> Iterator[Finding]:
+    rows, is_whole = ledger_rows(account)
+    downstreams = account.downstreams()
     late: list[tuple[float, str]] = []
     held: list[tuple[float, str]] = []
     stuck: list[tuple[float, str]] = []
-    for name, row in facts.rows.rows:
+    for name, row in rows:
         if isinstance(row, MalformedRow):
-            yield problem(str(row), "correct the row, or delete it if its request has ended")
+            yield Finding("bad", str(row), "Correct the row, or delete it if its request has ended.")
         elif row.status == WAITING or is_cancelled(row):
-            if row.next_attempt_at is not None and facts.now > row.next_attempt_at + OVERDUE_AFTER:
-                is_held = not_closed(facts.downstreams, row.downstream)
-                (held if is_held else late).append((row.next_attempt_at, name))
-        elif facts.now > row.lease_until + STUCK_AFTER:
+            if row.next_attempt_at is not None and now > row.next_attempt_at + OVERDUE_AFTER:
+                (held if not_closed(downstreams, row.downstream) else late).append((row.next_attempt_at, name))
+        elif now > row.lease_until + STUCK_AFTER:
             stuck.append((row.lease_until, name))
     if late:
-        yield problem(
-            _should_have_started(late, facts.now),
-            "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper retry "
-            "run-now --overdue",
-        )
+        why = f"{_some(late)}. Send those that have a schedule with: slotkeeper retry run-now --overdue"
+        what = f"{count(len(late), 'retry', 'retries')} should have started"
+        yield Finding("bad", what, why, "slotkeeper retry list --overdue", since=min(late)[0])
     if held:
-        names = ", ".join(one["downstream"] for one in not_closed(facts.downstreams))
-        yield warn(
-            f"{_should_have_started(held, facts.now)}. Their messages may be held back: the breaker is not closed "
-            f"({names})",
-            "see when the breaker closes with slotkeeper retry breaker show, and check again after that",
-        )
+        names = ", ".join(one["downstream"] for one in not_closed(downstreams))
+        what = f"{count(len(held), 'retry', 'retries')} should have started, and may be held back"
+        why = f"{_some(held)}. The breaker is not closed ({names})."
+        yield Finding("warn", what, why, "slotkeeper retry breaker show", since=min(held)[0])
     if stuck:
-        since = duration(facts.now - min(stuck)[0])
-        yield warn(
-            f"{count(len(stuck), 'attempt')} died without a retry, the oldest {since} ago: {_some(stuck)}",
-            "see the worker's log, and check that it receives the messages of WorkQueue",
-        )
-    if not facts.rows.all_of_them:
-        yield warn(
-            f"only {MAX_ROWS:,} rows of RequestLedgerTable were read", "slotkeeper retry list --overdue reads all"
-        )
-
-
-def _should_have_started(rows: list[tuple[float, str]], now: float) -> str:
-    oldest = duration(now - min(rows)[0])
-    return f"{count(len(rows), 'retry', 'retries')} should have started, the oldest {oldest} ago: {_some(rows)}"
+        what = f"{count(len(stuck), 'attempt')} died without a retry: {_some(stuck)}"
+        why = "See the worker's log, and check that it receives the messages of WorkQueue."
+        yield Finding("warn", what, why, "slotkeeper doctor --only event-sources", since=min(stuck)[0])
+    if not is_whole:
+        what = f"only {MAX_ROWS:,} rows of RequestLedgerTable were read"
+        yield Finding("warn", what, command="slotkeeper retry list --overdue")
 
 
 def _some(late_rows: list[tuple[float, str]]) -> str:
@@ -72,52 +88,55 @@ def _some(late_rows: list[tuple[float, str]]) -> str:
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
-def retry_policy(facts: Facts) -> Iterator[Finding]:
-    if facts.retry_policy is None:
-        yield problem(
-            "the parameter of the retry policy does not exist: failed attempts are neither retried nor dead-lettered",
-            "deploy the stack again, or create the parameter with the value {}, which is the default policy",
-        )
+def policy(account: Account, _now: float) -> Iterator[Finding]:
+    text = retry_policy(account)
+    lost = "Failed attempts may be neither retried nor dead-lettered."
+    if text is None:
+        how = f"{DEPLOY} Or create the parameter with the value {{}}, which is the default policy."
+        yield Finding("bad", "the parameter of the retry policy does not exist", f"{lost} {how}")
         return
     try:
-        parse_policy(facts.retry_policy)
+        parse_policy(text)
     except InvalidPolicy as error:
-        yield problem(
-            f"the retry policy is invalid: {error}. Failed attempts may be neither retried nor dead-lettered",
-            "correct the parameter; {} is the default policy",
-        )
+        how = "Correct the parameter; {} is the default policy."
+        yield Finding("bad", f"the retry policy is invalid: {error}", f"{lost} {how}")
 
 
-def breakers(facts: Facts) -> Iterator[Finding]:
-    for error in facts.downstreams.values():
+def breakers(account: Account, now: float) -> Iterator[Finding]:
+    downstreams = account.downstreams()
+    for error in downstreams.values():
         if isinstance(error, NotRead):
-            yield warn(str(error), "show one of them with: slotkeeper retry breaker show NAME")
+            yield Finding("warn", str(error), command="slotkeeper retry breaker show")
         elif isinstance(error, MalformedHealth):
-            yield problem(f"{error}; until then its messages stay on WorkQueue", _DELETE_ITEM)
-    for one in noteworthy(facts.downstreams):
-        name, text = one["downstream"], line(one, facts.now)
+            delete = "Use aws dynamodb delete-item; the stack's output DownstreamTableName names the table."
+            yield Finding("bad", f"{error}; until then its messages stay on WorkQueue", delete)
+    for one in noteworthy(downstreams):
+        name, what = one["downstream"], line(one, now)
+        since = seconds(one["since"]) if one["since"] else None
         if one["forced_open"]:
-            yield warn(text, f"close it when the downstream may be called: {next_step('retry breaker close', name)}")
-        elif one["state"] != State.CLOSED and one["since"] and facts.now > seconds(one["since"]) + OPEN_TOO_LONG:
-            yield problem(text, "repair the downstream; the next probe then closes the breaker")
+            why = "An operator has opened it. Messages are held back."
+            yield Finding("warn", what, why, next_step("retry breaker close", name, why=ToFillIn("TEXT")), since=since)
+        elif one["state"] != State.CLOSED:
+            is_long = since is not None and now > since + OPEN_TOO_LONG
+            why = "Its calls failed. Messages are held back; once it is repaired, the next probe closes the breaker."
+            show = next_step("retry breaker show", name)
+            yield Finding("bad" if is_long else "warn", what, why, show, since=since)
         elif one["limit_set"] is not None:
-            yield warn(text, f"let it adapt again with: {next_step('retry limit', 'auto', downstream=name)}")
+            yield Finding("warn", what, "", next_step("retry limit", "auto", downstream=name))
 
 
-def dead_letters(facts: Facts) -> Iterator[Finding]:
+def dead_letters(account: Account, _now: float) -> Iterator[Finding]:
+    queues = account.queues()
     for name in DeadLetterQueueName:
-        queue = name.full_name
-        messages = int(facts.queues.get(queue, {}).get("ApproximateNumberOfMessages", 0))
+        messages = int(queues.get(name.full_name, {}).get("ApproximateNumberOfMessages", 0))
         if messages:
-            yield warn(
-                f"{queue} contains {count(messages, 'message')}",
-                f"see the reasons: {next_step('dlq list', name)}. Send them again: {next_step('dlq redrive', name)}",
-            )
+            what = f"{name.full_name} has {count(messages, 'message')}"
+            yield Finding("warn", what, _CONTENTS[name], next_step("dlq list", name))
 
 
 CHECKS = (
+    HealthCheck("breakers", "no breaker is open, and no limit is set", breakers, flow="worker", is_urgent=True),
+    HealthCheck("dead-letters", "the dead-letter queues are empty", dead_letters, is_urgent=True),
     HealthCheck("retries", "no retry is overdue, and no attempt died without a retry", overdue, flow="worker"),
-    HealthCheck("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
-    HealthCheck("breakers", "no breaker is open for long, and no limit is set", breakers, flow="worker"),
-    HealthCheck("dead-letters", "the dead-letter queues are empty", dead_letters),
+    HealthCheck("retry-policy", "the retry policy is valid", policy, flow="worker"),
 )

@@ -1,248 +1,398 @@
-"""Checks of the slots: processes, their Glue jobs, holders and queued requests."""
+"""Checks of the slots: processes, their targets, holders, queued, started and ended requests."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
-from slotkeeper.next_step import next_step, shell_text
-from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.process import Process
-from slotkeeper_cli.conditions import because
-from slotkeeper_cli.doctor.facts import Facts
-from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration, local_time
-from slotkeeper_cli.holders import grace_seconds, holders_text
-from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest, label
-from slotkeeper_cli.target_checks import job_problems, machine_problems, max_concurrent_runs, most_holders
-from slotkeeper_cli.write_units import size_problems
+from slotkeeper.next_step import ToFillIn, next_step
+from slotkeeper.slots.plan import Blocked, Plan, TooEarly
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.rows import QueuedRow, RequestRow
+from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
+from slotkeeper_cli.doctor import readings
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, Severity
+from slotkeeper_cli.doctor.readings import ProcessWithQueue
+from slotkeeper_cli.formatting import count, cut, duration, local_time
+from slotkeeper_cli.requests import hide_tokens
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.account import Account
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
-_JANITOR_SECONDS = 600
+JANITOR_SECONDS = 600
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
 _LATE_RING_SECONDS = 60
 _LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function of endings could not
-_NAMED = 5
+_MAX_AGAIN = 20  # queues that are read a second time
+MAX_CHECKED = 100  # started requests whose executions are described
+ALWAYS = 3  # requests of a process without a success between them, from which on it always fails
+_REASON = 200  # characters of a failure's reason
 
 
-def malformed(facts: Facts) -> Iterator[Finding]:
-    for one in facts.malformed:
-        queue = facts.queued[one.process]
-        waits = f": {queue.number} queued ({_named(queue.requests)}) wait" if queue.requests else ""
-        yield problem(
-            f"{one}{waits}", f"{next_step('process repair', one.process)}; until then no request of the process starts"
-        )
-    if not facts.processes and not facts.malformed:
-        yield warn("there is no process, so every request is rejected", "slotkeeper process add")
+# ------------------------------------------------------------------------------------------------------------ processes
 
 
-def drift(facts: Facts) -> Iterator[Finding]:
-    for one in facts.processes:
-        weights = [holder.weight for holder in one.holders.values()]
+def malformed(account: Account, now: float) -> Iterator[Finding]:
+    for one in readings.queues(account, now).of.values():
+        if isinstance(one.process, MalformedProcess):
+            waits = f", and {count(len(one.rows), 'queued request')} wait{'s' * (len(one.rows) == 1)}" * bool(one.rows)
+            yield _queued(
+                "bad",
+                one,
+                f"the item of process {one.name} is malformed{waits}",
+                f"{one.process}. No request of the process starts.",
+                next_step("process repair", one.name),
+            )
+    processes, errors = account.processes()
+    if not processes and not errors:
+        yield Finding("warn", "there is no process", "Every request is rejected.", "slotkeeper process add")
+
+
+def removed(account: Account, now: float) -> Iterator[Finding]:
+    """A dispatch rejects these, but no run of the janitor makes one for a process that does not exist."""
+    for one in readings.queues(account, now).of.values():
+        if one.process is None:
+            yield _queued(
+                "bad",
+                one,
+                f"process {one.name} does not exist, and {one.number}",
+                "It was removed. They end as UnknownProcess when the starter receives a message for the process, and "
+                "run if it is added again.",
+                _add(one.name),
+            )
+
+
+def _add(process: str) -> str:
+    return next_step("process add", process, limit=1, target=ToFillIn("JOB_OR_ARN"))
+
+
+def drift(account: Account, _now: float) -> Iterator[Finding]:
+    for one in account.processes()[0]:
         if one.has_drifted:
-            yield problem(
-                f"process {one.name}: slots_in_use is {one.slots_in_use} for {holders_text(weights)}",
-                "the janitor repairs it in its next run, within two minutes; if not, slotkeeper stack reconcile",
+            yield Finding(
+                "bad",
+                f"process {one.name}: slots_in_use is {one.slots_in_use}, but {one.held_weight} in use by holders",
+                "The janitor repairs it in its next run, within two minutes.",
+                next_step("stack reconcile", one.name),
+                one.name,
             )
 
 
-def paused(facts: Facts) -> Iterator[Finding]:
-    for one in facts.processes:
-        if one.paused:
-            yield warn(
-                f"process {one.name} is paused and admits no request",
-                f"{next_step('process resume', one.name)}, when it is to admit requests again",
-            )
-        elif one.slot_limit == 0:
-            saw = f"process {one.name} has no slots and admits no request"
-            yield warn(saw, next_step("process set-limit", one.name, 1))
+def stopped(account: Account, now: float) -> Iterator[Finding]:
+    for process, one, _ in readings.queues(account, now).planned:
+        if found := _stop_of(process):
+            what, command = found
+            severity: Severity = "warn" if process.paused else "bad"
+            yield _queued(severity, one, f"{what}, and {one.number}", "None of them starts.", command)
 
 
-def targets(facts: Facts) -> Iterator[Finding]:
-    for one in facts.processes:
-        for text in _target_problems(facts, one.target):
-            saw, _, do = text.partition(": ")
-            yield problem(f"process {one.name}: {saw}", do)
+def idle_stops(account: Account, now: float) -> Iterator[Finding]:
+    for one in account.processes()[0]:
+        if (found := _stop_of(one)) and not readings.queues(account, now).of[one.name].rows:
+            yield Finding("warn", found[0], "It admits no request.", found[1], one.name)
 
 
-def _target_problems(facts: Facts, target: str) -> list[str]:
-    if target == NO_TARGET:
-        return []
-    if target in facts.jobs:
-        return job_problems(target, facts.jobs[target], facts.allowed_jobs)
-    return machine_problems(target, facts.machines[target], facts.allowed_machines, facts.key)
-
-
-def concurrency(facts: Facts) -> Iterator[Finding]:
-    """Add the holders that the processes that share a job may have."""
-    slots: defaultdict[str, int] = defaultdict(int)
-    for one in facts.processes:
-        if one.target in facts.jobs:
-            slots[one.target] += most_holders(one.slot_limit, one.default_weight)
-    for name, wanted in sorted(slots.items()):
-        job = facts.jobs[name]
-        if job is None:
-            continue
-        most = max_concurrent_runs(job)
-        saw = f"Glue job {name} allows {count(most, 'concurrent run')} (MaxConcurrentRuns) for {count(wanted, 'slot')}"
-        if most < wanted:
-            yield problem(saw, f"set it above {wanted}; until then requests hold slots while Glue refuses their runs")
-        elif most == wanted:
-            yield warn(
-                saw, "set it higher: Glue counts a run for some seconds after it has ended, and refuses the next"
-            )
-
-
-def item_size(facts: Facts) -> Iterator[Finding]:
-    for one in facts.processes:
-        holders = most_holders(one.slot_limit, one.default_weight)
-        for text in size_problems(one, holders, facts.run_seconds[one.target]):
-            saw, _, do = text.rpartition(": ")
-            yield warn(saw, do)
-
-
-def timeouts(facts: Facts) -> Iterator[Finding]:
-    usual = int(facts.parameters.get("WorkTimeoutMinutes") or 480)
-    starts = {(one.target, one.timeout_minutes or usual) for one in facts.processes if one.target in facts.jobs}
-    for name, minutes in sorted(starts):
-        own = (facts.jobs[name] or {}).get("Timeout", minutes)
-        if own < minutes:
-            yield warn(
-                f"Glue job {name} has a timeout of {own} min, but the stack starts its runs with {minutes} min",
-                f"if a run should end sooner, add its process again with --timeout-minutes {own}, or deploy with "
-                f"WorkTimeoutMinutes={own}, which applies to every process without its own",
-            )
-
-
-def closed_holders(facts: Facts) -> Iterator[Finding]:
-    after = grace_seconds(facts.parameters) + _JANITOR_SECONDS
-    for one in facts.held:
-        if one.expired_for is not None:
-            if one.expired_for > _JANITOR_SECONDS:
-                yield problem(
-                    f"process {one.process}: lease {one.execution} held {duration(one.expired_for)} past its end",
-                    f"{next_step('holder release', one.execution)}; see the janitor's log for why it did not remove it",
-                )
-        elif one.age > after and one.status not in _OPEN:
-            status = f"its execution is {one.status}" if one.status else "it has no execution"
-            yield problem(
-                f"process {one.process}: {one.execution} has held a slot for {duration(one.age)}, but {status}",
-                f"{next_step('holder release', one.execution)}; see the janitor's log for why it did not release it",
-            )
-
-
-def unheld_runs(facts: Facts) -> Iterator[Finding]:
-    """Runs above the limit, as after a restore of SlotTable, or after a StartJobRun whose response was lost."""
-    for job, run, execution in facts.unheld_runs:
-        yield problem(
-            f"Glue run {run} of job {job} is alive, but {execution}, which started it, holds no slot",
-            f"if {execution} is running, slotkeeper stack reconcile; otherwise stop the run if it is not needed: "
-            + shell_text("aws", "glue", "batch-stop-job-run", f"--job-name={job}", f"--job-run-ids={run}"),
+def _stop_of(process: Process) -> tuple[str, str] | None:
+    """Why a process starts nothing at all, and the command that ends it."""
+    if process.paused:
+        return f"process {process.name} is paused", next_step("process resume", process.name)
+    if process.slot_limit == 0:
+        return (
+            f"process {process.name} has a limit of 0",
+            next_step("process set-limit", process.name, process.default_weight),
         )
+    return None
 
 
-def _named(requests: Sequence[QueuedRequest]) -> str:
-    ids = [each.request_id for each in requests[:_NAMED]]
-    return ", ".join([*ids, *(["..."] if len(requests) > _NAMED else [])])
+def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, command: str | None) -> Finding:
+    """A finding of a whole queue, since its first request was sent."""
+    return Finding(severity, what, why, command, one.name, one.oldest)
 
 
-def rows(facts: Facts) -> Iterator[Finding]:
-    for name, queue in facts.queued.items():
-        for text in queue.malformed:
-            yield problem(
-                f"process {name}: a row of RequestTable is malformed: {text}",
-                "correct it in the table of the output RequestTableName, or delete it and submit its request again",
-            )
-        if queue.is_cut:
-            saw = f"process {name} has {queue.number} queued requests, of which only these were checked"
-            yield warn(saw, next_step("request list", name))
+# ------------------------------------------------------------------------------------------------------ queued requests
 
 
-def blocked(facts: Facts) -> Iterator[Finding]:
-    """A process without slots is a finding of `paused`."""
-    for process in facts.processes:
-        queue = facts.queued[process.name]
-        above = [each for each in queue.requests if process.slot_limit and each.weight > process.slot_limit]
+def rows(account: Account, now: float) -> Iterator[Finding]:
+    listed = readings.queues(account, now).listed
+    for text in listed.malformed:
+        yield Finding(
+            "bad",
+            f"a row of RequestTable is malformed: {text}",
+            "Correct it in the table of the output RequestTableName, or delete it and submit its request again.",
+        )
+    if listed.is_cut:
+        yield Finding("warn", f"more than {len(listed.rows):,} requests are queued, of which only these were checked")
+
+
+def blocked(account: Account, now: float) -> Iterator[Finding]:
+    """A process without slots is a finding of `stopped`."""
+    for process, one, planned in readings.queues(account, now).planned:
+        waits = planned.waits
+        above = [row for row in one.rows if _is(waits, row, Blocked)]
         if above:
-            heaviest = max(above, key=lambda each: each.weight)
-            yield problem(
-                f"process {process.name} has {count(len(above), 'queued request')} above its limit of "
-                f"{process.slot_limit}, such as {_label(heaviest, queue)}",
-                f"{next_step('process set-limit', process.name, heaviest.weight)}, or "
-                f"{next_step('request cancel', heaviest.request_id)}; until then other requests pass them",
+            heaviest = max(above, key=lambda row: row.queued.weight or 0)
+            weight, limit = heaviest.queued.weight or process.default_weight, process.slot_limit
+            yield Finding(
+                "bad",
+                f"process {one.name}: {count(len(above), 'queued request')} above its limit of {limit}, such as "
+                f"{heaviest.request_id} with weight {weight}",
+                f"Other requests pass {'it' if len(above) == 1 else 'them'}. Raise the limit, or cancel: "
+                f"{next_step('request cancel', heaviest.request_id, process=one.name)}",
+                next_step("process set-limit", one.name, weight),
+                one.name,
+                min(row.sent for row in above),
             )
 
 
-def waiting(facts: Facts) -> Iterator[Finding]:
-    for queue, one in facts.idle():
-        ring_at = queue.process.ring_at if isinstance(queue.process, Process) else 0
-        is_late = ring_at and queue.now - ring_at > _LATE_RING_SECONDS
-        ring = f"; a timed ring was due {duration(queue.now - ring_at)} ago, and has not come" if is_late else ""
-        yield warn(
-            f"process {queue.name}: {_label(one, queue)} has been queued for {duration(queue.now - one.sent)}: "
-            f"{because(one.reasons)}{ring}",
-            "the janitor's next run dispatches it, within two minutes; if not, see the starter's log, and the check "
-            "event-sources",
-        )
+def waiting(account: Account, now: float) -> Iterator[Finding]:
+    """The first request of each queue that could start or must leave, if it still could when it was read again."""
+    queues = readings.queues(account, now).planned
+    seen = [(one.name, first) for _, one, planned in queues if (first := _due(one, planned))]
+    for name, before in seen[:_MAX_AGAIN]:
+        one = readings.queue_again(account, name, now)
+        first = _due(one, one.plan) if one.plan else None
+        if first and first[0].queued.execution == before[0].queued.execution:
+            row, why = first
+            ring_at = one.process.ring_at if isinstance(one.process, Process) else 0
+            late = now - ring_at if ring_at else 0
+            ring = f" A timed ring was due {duration(late)} ago, and has not come." * (late > _LATE_RING_SECONDS)
+            yield Finding(
+                "warn",
+                f"process {name}: {row.request_id} has been queued for {duration(now - row.sent)}: {why}",
+                f"The janitor dispatches it within two minutes. If it does not, see the starter's log.{ring}",
+                "slotkeeper doctor --only event-sources",
+                name,
+                row.sent,
+            )
+    if len(seen) > _MAX_AGAIN:
+        yield Finding("warn", f"{count(len(seen) - _MAX_AGAIN, 'more process', 'more processes')} may start a request")
 
 
-def deadlines(facts: Facts) -> Iterator[Finding]:
-    for process in facts.processes:
-        queue = facts.queued[process.name]
-        for one in queue.requests:
-            if one.start_before is None or (left := one.start_before - facts.now) <= 0:
+def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
+    """The first queued request that a dispatch would start now, or end without a start, and which of them."""
+    ends = {leave.execution: LEAVES[leave.end].text for leave in planned.leaves}
+    ends |= {start.execution: CAN_START.text for start in planned.starts}
+    return next(((row, ends[row.queued.execution]) for row in one.rows if row.queued.execution in ends), None)
+
+
+def rates(account: Account, now: float) -> Iterator[Finding]:
+    for process, one, planned in readings.queues(account, now).planned:
+        waits = planned.waits
+        first = next((row for row in one.rows if _is(waits, row, TooEarly)), None)
+        if first:
+            reason = waits[first.queued.execution].reason
+            yield _queued(
+                "warn",
+                one,
+                f"process {one.name}: {one.number}, at the rate of {process.rate}",
+                f"Slots are free: {condition_of(reason, process, now, {}).text}. This is as it was set.",
+                next_step("explain", process=one.name),
+            )
+
+
+def deadlines(account: Account, now: float) -> Iterator[Finding]:
+    for process, one, planned in readings.queues(account, now).planned:
+        waits = planned.waits
+        ids = {each.queued.execution: each.request_id for each in one.rows}
+        for row in one.rows:
+            end, wait = row.queued.start_before, waits.get(row.queued.execution)
+            if end is None or wait is None or (left := end - now) <= 0:
                 continue
-            if process.paused or one.weight > process.slot_limit or left < _SOON_SECONDS:
-                yield warn(
-                    f"process {process.name}: {_label(one, queue)} must start within {duration(left)}, before "
-                    f"{local_time(one.start_before)}, and waits: {because(one.reasons)}",
-                    f"{next_step('explain', one.request_id)}; after that time it ends as too late",
+            if process.paused or _is(waits, row, Blocked) or not process.slot_limit or left < _SOON_SECONDS:
+                why = condition_of(wait.reason, process, now, ids).text
+                yield Finding(
+                    "warn",
+                    f"process {one.name}: {row.request_id} must start within {duration(left)}, before "
+                    f"{local_time(end)}",
+                    f"It waits: {why}. After that time it ends as too late.",
+                    next_step("explain", row.request_id, process=one.name),
+                    one.name,
+                    row.sent,
                 )
 
 
-def stranded(facts: Facts) -> Iterator[Finding]:
-    after = grace_seconds(facts.parameters) + _JANITOR_SECONDS
-    for one in facts.stranded:
-        if (age := facts.now - one.since) > after:
-            status = f"its execution ended {one.status}" if one.status else "it has no execution"
-            yield problem(
-                f"process {one.process}: {one.execution} is STARTED, but {status}, {duration(age)} ago",
-                "see the janitor's log for why it did not record the outcome; slotkeeper stack reconcile runs it",
+def _is(waits: Any, row: QueuedRow, reason: type) -> bool:
+    wait = waits.get(row.queued.execution)
+    return wait is not None and isinstance(wait.reason, reason)
+
+
+# --------------------------------------------------------------------------------------------------- holders and starts
+
+
+def closed_holders(account: Account, now: float) -> Iterator[Finding]:
+    after = int(account.stack.parameters["GraceSeconds"]) + JANITOR_SECONDS
+    holders = sorted(
+        (holder.since, process.name, name)
+        for process in account.processes()[0]
+        for name, holder in process.holders.items()
+        if not holder.is_lease
+    )
+    statuses = account.statuses(name for _, _, name in holders)
+    if unread := len(holders) - len(statuses):
+        yield Finding("warn", f"{count(unread, 'holder')} of {len(holders):,} not checked: too many do not run")
+    closed = [(process, name) for _, process, name in holders if statuses.get(name, "RUNNING") not in _OPEN]
+    for process, name in closed:
+        # Read again: it may have released its slot between the two reads.
+        seen = account.control.slots.read(process)
+        holder = seen.holders.get(name) if seen else None
+        execution = account.execution(name)
+        if seen is None or holder is None or (execution is None and now - holder.since <= after):
+            continue
+        ended = (execution and execution.stopped_at) or holder.since
+        status = f"its execution is {execution.status}" if execution else "it has no execution"
+        is_late = now - ended > after + seen.settle_seconds
+        yield Finding(
+            "bad" if is_late else "warn",
+            f"process {process}: {name} holds a slot, but {status}",
+            "The janitor should have released it: its log names the reason, such as work that has not ended."
+            if is_late
+            else f"The janitor releases it once its work has ended, after {duration(after)} at the latest.",
+            next_step("holder release", name) if is_late else next_step("explain", name),
+            process,
+            ended,
+        )
+
+
+def expired_leases(account: Account, now: float) -> Iterator[Finding]:
+    for process in account.processes()[0]:
+        for name, holder in process.holders.items():
+            if holder.removable_from is not None and (late := now - holder.removable_from) > JANITOR_SECONDS:
+                yield Finding(
+                    "bad",
+                    f"process {process.name}: lease {name} holds a slot, but ended {duration(late)} ago",
+                    "The janitor should have removed it: see its log.",
+                    next_step("holder release", name),
+                    process.name,
+                    holder.removable_from,
+                )
+
+
+def stranded(account: Account, now: float) -> Iterator[Finding]:
+    """Started requests whose execution has ended, or never was, and that hold no slot."""
+    after = int(account.stack.parameters["GraceSeconds"]) + JANITOR_SECONDS
+    processes, errors = account.processes()
+    held = {name for process in processes for name in process.holders}
+    unread = {one.process for one in errors}
+    started = [row for row in readings.open_rows(account).rows if row.state == "STARTED"]
+    unheld = [row for row in started if row.execution not in held and row.process not in unread]
+    unheld = sorted(unheld, key=lambda row: row.at)[:MAX_CHECKED]
+    statuses = account.statuses(row.execution for row in unheld)
+    for one in unheld:
+        if statuses.get(one.execution, "RUNNING") in _OPEN:
+            continue
+        row, execution = account.control.rows.row(one.process, one.execution), account.execution(one.execution)
+        since = (execution and execution.stopped_at) or one.at
+        if row is None or row.state != "STARTED" or now - since <= after:
+            continue
+        status = f"its execution ended {execution.status}" if execution else "it has no execution"
+        yield Finding(
+            "bad",
+            f"process {one.process}: {one.request_id} is started, but {status}, {duration(now - since)} ago",
+            "The janitor should have recorded how it ended: see its log. The command runs it again.",
+            "slotkeeper stack reconcile",
+            one.process,
+            since,
+        )
+
+
+def unpublished(account: Account, now: float) -> Iterator[Finding]:
+    of: defaultdict[str, list[readings.OpenRow]] = defaultdict(list)
+    for row in readings.open_rows(account).rows:
+        if row.state != "STARTED":
+            of[row.process].append(row)
+    for process, ended in of.items():
+        oldest = min(ended, key=lambda row: row.at)
+        if now - oldest.at > _LATE_END_SECONDS:
+            yield Finding(
+                "bad",
+                f"process {process}: {count(len(ended), 'end')} not published, that of {oldest.request_id} "
+                f"({oldest.state}) for {duration(now - oldest.at)}",
+                "Callers may still wait for their answers. See the logs of the function of endings and of the janitor.",
+                "slotkeeper doctor --only event-sources",
+                process,
+                oldest.at,
             )
 
 
-def unpublished(facts: Facts) -> Iterator[Finding]:
-    for one in facts.unpublished:
-        row, age = one.oldest, facts.now - (one.oldest.ended or facts.now)
-        if age > _LATE_END_SECONDS:
-            yield problem(
-                f"process {row.process}: {one.number} ended and not published, {row.request_id} ({row.state}) for "
-                f"{duration(age)}: callers may still wait for their answers",
-                "see the logs of the function of endings and of the janitor, and the check event-sources",
-            )
+# ------------------------------------------------------------------------------------------------------------- failures
 
 
-def _label(request: QueuedRequest, queue: ProcessQueue) -> str:
-    return label(request.as_dict(queue.now))
+def failures(account: Account, now: float) -> Iterator[Finding]:
+    of: defaultdict[tuple[str, str], list[RequestRow]] = defaultdict(list)
+    listed = readings.failures(account, now)
+    for row in sorted(listed.rows, key=lambda row: (row.failed or 0, row.sent), reverse=True):
+        code = row.code if row.state == "REJECTED" else ""
+        of[row.process, f"{row.state} {code}"].append(row)
+    known = {process.name for process in account.processes()[0]}
+    for (process, _), failed in of.items():
+        match failed[0].state:
+            case "FAILED":
+                yield _failed(account, process, failed, now)
+            case "TOO_LATE":
+                yield _ended(failed, "too late", "Their start_before had passed before they could start.")
+            case _ if failed[0].code == "UnknownProcess" and process not in known:
+                why = f"Process {process} does not exist. Once it does, redrive them: "
+                redrive = next_step("failed redrive", process=process, code="UnknownProcess")
+                yield _ended(failed, "rejected", why + redrive, _add(process))
+            case _:
+                yield _ended(failed, "rejected", f"{failed[0].code}: {_reason(failed[0])}")
+    if listed.is_cut:
+        yield Finding("warn", f"more than {len(listed.rows):,} requests failed, of which only these were checked")
 
 
+def _failed(account: Account, process: str, failed: Sequence[RequestRow], now: float) -> Finding:
+    """The failures of a process; bad if all of its last requests have failed, also those that were redriven since."""
+    listed = readings.last_ended(account, process, now)
+    ran = [row for row in listed.rows if row.started is not None and row.state in ("SUCCEEDED", "FAILED", "REDRIVEN")]
+    row = failed[0]
+    last = list(takewhile(lambda each: each.state != "SUCCEEDED", ran))
+    if len(last) < ALWAYS:
+        return _ended(failed, "failed", f"The last one: {row.code}: {_reason(row)}")
+    more = "more than " * (listed.is_cut and len(last) == len(ran))
+    what = f"{more}{len(last):,} of {len(last):,}" if len(last) == len(ran) else f"its last {len(last):,} requests"
+    return Finding(
+        "bad",
+        f"process {process} failed {what}",
+        f"The last one: {row.code}: {_reason(row)}. A redrive fails alike until the cause is fixed.",
+        next_step("explain", row.request_id, process=process),
+        process,
+        last[-1].ended,
+    )
+
+
+def _ended(rows: Sequence[RequestRow], how: str, why: str, command: str | None = None) -> Finding:
+    process, code = rows[0].process, rows[0].code
+    what = f"process {process}: {count(len(rows), 'request')} {how} in the last day"
+    shown = command or next_step("failed list", process=process, **({} if how == "failed" else {"code": code}))
+    return Finding("warn", what, why, shown, process, min(row.failed or 0 for row in rows))
+
+
+def _reason(row: RequestRow) -> str:
+    """Why a request failed, on one line, with its end."""
+    return cut(hide_tokens(row.reason), _REASON) or "its reason is shown by the command"
+
+
+_urgent = partial(HealthCheck, is_urgent=True)
 _of_processes = partial(HealthCheck, of_processes=True)
 CHECKS = (
-    HealthCheck("processes", "no item of SlotTable is malformed", malformed),
-    _of_processes("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
-    _of_processes("paused", "each process admits requests", paused),
-    _of_processes("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
-    _of_processes("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
-    _of_processes("item-size", "jobs can keep all slots of a process busy", item_size),
-    _of_processes("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
-    _of_processes("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
-    _of_processes("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
-    HealthCheck("rows", "no row of a queued request is malformed", rows),
-    _of_processes("waiting", "no request is queued although it can start", waiting),
-    _of_processes("blocked", "no queued request has a weight above the limit", blocked),
-    _of_processes("deadlines", "each queued request can start before its start_before", deadlines),
-    _of_processes("started", "each started request has a running execution, or a slot", stranded),
-    HealthCheck("published", "the end of each request is published", unpublished),
+    _urgent("processes", "no item of SlotTable is malformed", malformed),
+    _urgent("removed-processes", "no request of a removed process is queued", removed),
+    _urgent("failures", "no request failed, was rejected or too late in the last day", failures),
+    _urgent("stopped", "no request is queued while its process is paused or has no slots", stopped, of_processes=True),
+    _urgent("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
+    _urgent("holders", "no holder's execution has ended", closed_holders, of_processes=True),
+    _urgent("leases", "no lease has expired", expired_leases, of_processes=True),
+    _urgent("started", "each started request has a running execution, or a slot", stranded, of_processes=True),
+    _urgent("published", "the end of each request is published", unpublished),
+    _urgent("blocked", "no queued request has a weight above the limit", blocked, of_processes=True),
+    _urgent("waiting", "no request is queued although it can start", waiting, of_processes=True),
+    _urgent("deadlines", "each queued request can start before its start_before", deadlines, of_processes=True),
+    _urgent("rates", "no request waits for a rate", rates, of_processes=True),
+    _urgent("rows", "no row of a queued request is malformed", rows),
+    _of_processes("paused", "each process without queued requests admits some", idle_stops),
 )

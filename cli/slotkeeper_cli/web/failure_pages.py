@@ -12,7 +12,7 @@ from nicegui import ui
 
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
-from slotkeeper_cli.doctor.facts import first_step
+from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.failures import FailureGroup
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
@@ -235,5 +235,5 @@ def _alarm_row(alarm: Mapping[str, Any]) -> dict[str, Any]:
         "state": alarm["StateValue"],
         "since": local_time(at.timestamp()) if at else "",
         "reason": alarm.get("StateReason", ""),
-        "step": first_step(alarm),
+        "step": first_step(alarm)[0],
     }

@@ -23,11 +23,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
@@ -35,18 +35,15 @@ from slotkeeper_cli.commands.explain import Explained
 from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
-from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
 from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
     StackConnection,
-    StackResource,
     all_queue_attributes,
     in_parallel,
     message_counts,
-    resources,
 )
 from slotkeeper_cli.unread import Search
 
@@ -121,6 +118,7 @@ class StackReader:
     def __init__(self, stack: StackConnection) -> None:
         self.stack = stack
         self._control = SlotControl(stack)
+        self._account = Account(stack, keeps=0)
         self._kept: dict[tuple[Any, ...], Snapshot[Any]] = {}
         self._locks: dict[tuple[Any, ...], threading.Lock] = {}
         self._lock = threading.Lock()
@@ -146,10 +144,6 @@ class StackReader:
                         self._kept.pop(other, None)
             return kept
 
-    @cached_property
-    def _alarms(self) -> list[StackResource]:
-        return [each for each in resources(self.stack) if each.kind in ALARMS]
-
     def overview(self) -> Snapshot[Overview]:
         """Every process, the queues, the alarms and the downstreams."""
         return self._reading(("overview",), self._read_overview)
@@ -167,7 +161,7 @@ class StackReader:
 
         queues: dict[str, dict[str, str]] = search.try_read("queues", lambda: all_queue_attributes(self.stack), {})
         found: dict[str, ProcessQueue] = search.try_read("RequestTable", waiting, {})
-        alarms: list[dict[str, Any]] = search.try_read("alarms", lambda: describe_alarms(self.stack, self._alarms), [])
+        alarms: list[dict[str, Any]] = search.try_read("alarms", self._account.alarms, [])
         downstreams: dict[str, Any] = search.try_read("downstreams", lambda: read_downstreams(self.stack), {})
         return Overview(
             processes,

@@ -1,0 +1,314 @@
+"""What the checks read next to the readings of every answer. Each is made once, and kept by the account."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.plan import Plan, plan
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.request_table import State, read_state
+from slotkeeper.slots.rows import MAX_PAGES, Listed, QueuedRow, RequestRow, read_queued_row
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.stack_connection import StackResource, in_parallel
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.account import Account
+
+# Seconds for which the failures of a day are kept, since a read of them costs a call for each megabyte of all failures.
+SLOW_SECONDS = 60.0
+DAY = 86_400
+# Of a function without a setting (Lambda API Reference, GetFunctionRecursionConfig).
+DEFAULT_RECURSION = "Terminate"
+FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+
+
+# ------------------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True)
+class ProcessWithQueue:
+    """A process and its queue, which was read after it.
+
+    Attributes:
+        process: None if there is none of this name.
+        at: when they were read, in seconds since the epoch.
+    """
+
+    name: str
+    process: Process | MalformedProcess | None
+    rows: Sequence[QueuedRow]
+    at: float
+
+    @property
+    def oldest(self) -> float | None:
+        """When the first request was sent, in seconds since the epoch; None if the queue is empty."""
+        return min((row.sent for row in self.rows), default=None)
+
+    @property
+    def number(self) -> str:
+        """`1 request is queued`, `3 requests are queued`."""
+        return count(len(self.rows), "request is queued", "requests are queued")
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """What a dispatch would do; None of a process that is malformed or runs no requests, and without requests."""
+        if not (self.rows and isinstance(self.process, Process) and self.process.target != NO_TARGET):
+            return None
+        # No reservation is old enough here: only a dispatch starts again what a dead one has left.
+        return plan(self.process, (row.queued for row in self.rows), self.at, age=math.inf)
+
+
+@dataclass(frozen=True)
+class Queues:
+    """Every process and every queue, by the name of the process. `listed`: what could not be read."""
+
+    of: Mapping[str, ProcessWithQueue]
+    listed: Listed[tuple[str, QueuedRow]]
+
+    @property
+    def planned(self) -> list[tuple[Process, ProcessWithQueue, Plan]]:
+        """The queues that `plan` decides about."""
+        every = ((one.process, one, one.plan) for one in self.of.values())
+        return [(process, one, plan) for process, one, plan in every if isinstance(process, Process) and plan]
+
+
+def queues(account: Account, now: float) -> Queues:
+    """All processes, and after them all queues: a Scan of SlotTable, and of the index of what is queued."""
+
+    def read() -> Queues:
+        processes, malformed = account.processes()
+        listed = Listed[tuple[str, QueuedRow]]()
+        for item in _scan(account, "place", listed):
+            try:
+                listed.rows.append((item["process_name"]["S"], read_queued_row(item)))
+            except (MalformedAttribute, ValueError, IndexError) as error:
+                listed.malformed.append(f"request {item['execution']['S']} of {item['process_name']['S']}: {error}")
+        known: dict[str, Process | MalformedProcess] = {one.name: one for one in processes}
+        known |= {one.process: one for one in malformed}
+        found: dict[str, list[QueuedRow]] = {name: [] for name in known}
+        for name, row in listed.rows:
+            found.setdefault(name, []).append(row)
+        of = {
+            name: ProcessWithQueue(name, known.get(name), sorted(rows, key=lambda row: row.queued.place), now)
+            for name, rows in sorted(found.items())
+        }
+        return Queues(of, listed)
+
+    return account.kept(("processes and queues",), read)
+
+
+def queue_again(account: Account, name: str, now: float) -> ProcessWithQueue:
+    """A process and its queue, read now."""
+    process = account.control.slots.read(name)
+    return ProcessWithQueue(name, process, account.control.rows.queue(name).rows, now)
+
+
+@dataclass(frozen=True)
+class OpenRow:
+    """A request that has started and not ended, or whose end is not published. `at`: when it was accepted or ended."""
+
+    process: str
+    execution: str
+    state: State
+    request_id: str
+    at: float
+
+
+def open_rows(account: Account) -> Listed[OpenRow]:
+    """The requests that have started or ended, and whose end is not published: a Scan of the index of what is open."""
+
+    def read() -> Listed[OpenRow]:
+        listed = Listed[OpenRow]()
+        for item in _scan(account, "open", listed):
+            row = Attributes(item)
+            try:
+                state, moment = row.parsed("state", read_state), row.number("open")
+                if state != "QUEUED":
+                    names = (row.text("process_name"), row.text("execution"))
+                    listed.rows.append(OpenRow(*names, state, row.text("request_id"), abs(moment)))
+            except MalformedAttribute as error:
+                listed.malformed.append(f"request {item['execution']['S']}: {error}")
+        return listed
+
+    return account.kept(("open rows",), read)
+
+
+def _scan(account: Account, index: str, listed: Listed[Any]) -> Iterable[Item]:
+    """The entries of a sparse index of RequestTable, of at most MAX_PAGES pages."""
+    pages = account.stack.client("dynamodb").get_paginator("scan")
+    asked = {"TableName": account.stack.outputs["RequestTableName"], "IndexName": index, "ConsistentRead": True}
+    for page in islice(pages.paginate(**asked), MAX_PAGES):
+        yield from page["Items"]
+        listed.is_cut = "LastEvaluatedKey" in page
+
+
+def failures(account: Account, now: float) -> Listed[RequestRow]:
+    """The failures of the last day that were neither redriven nor discarded, of all processes."""
+
+    def read() -> Listed[RequestRow]:
+        return account.control.rows.failures(None, now - DAY, now + DAY)
+
+    return account.kept(("failures of a day",), read, SLOW_SECONDS)
+
+
+def last_ended(account: Account, process: str, now: float) -> Listed[RequestRow]:
+    """The requests of a process that ended in the last day, the newest first: one page."""
+
+    def read() -> Listed[RequestRow]:
+        return account.control.rows.history(process, now - DAY, now + DAY, 1, newest_first=True)
+
+    return account.kept(("ended in a day", process), read, SLOW_SECONDS)
+
+
+# ------------------------------------------------------------------------------------------------------- infrastructure
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """A function's timeout in seconds; its reserved concurrency, None if it has none; and its RecursiveLoop."""
+
+    timeout: int
+    reserved: int | None
+    recursion: str
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What a table has, or should have by the template.
+
+    Attributes:
+        expires: a TTL.
+        recoverable: point-in-time recovery.
+        protected: deletion protection.
+        indexes: the names of its secondary indexes.
+    """
+
+    expires: bool = False
+    recoverable: bool = False
+    protected: bool = False
+    indexes: frozenset[str] = frozenset()
+
+
+def functions(account: Account) -> dict[str, FunctionSettings]:
+    """The settings of each function, by logical id."""
+    client = account.stack.client("lambda")
+
+    def read(function: StackResource) -> FunctionSettings:
+        name = function.name
+        return FunctionSettings(
+            client.get_function_configuration(FunctionName=name)["Timeout"],
+            client.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions"),
+            client.get_function_recursion_config(FunctionName=name)["RecursiveLoop"],
+        )
+
+    return account.kept(("functions",), lambda: _each(account, FUNCTION, read))
+
+
+def unreserved_concurrency(account: Account) -> int:
+    """The concurrent executions of the account that no function has reserved."""
+    client = account.stack.client("lambda")
+    limit = account.kept(("account limit",), lambda: client.get_account_settings()["AccountLimit"])
+    return int(limit["UnreservedConcurrentExecutions"])
+
+
+def properties(account: Account, resource: str) -> Mapping[str, Any]:
+    """The properties of a resource in the deployed template; empty if it has none."""
+    found: Mapping[str, Any] = account.template().get(resource, {}).get("Properties", {})
+    return found
+
+
+def tables(account: Account) -> dict[str, TableSettings]:
+    """The settings of each deployed table, by logical id."""
+    client = account.stack.client("dynamodb")
+
+    def read(resource: StackResource) -> TableSettings:
+        name = resource.name
+        time_to_live = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+        table = client.describe_table(TableName=name)["Table"]
+        return TableSettings(
+            time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
+            recovery == "ENABLED",
+            table.get("DeletionProtectionEnabled", False),
+            _indexes(table),
+        )
+
+    return account.kept(("tables",), lambda: _each(account, TABLE, read))
+
+
+def wanted_settings(wanted: Mapping[str, Any]) -> TableSettings:
+    """The settings of a table in the template."""
+    return TableSettings(
+        _is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
+        _is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
+        _is_true(wanted.get("DeletionProtectionEnabled")),
+        _indexes(wanted),
+    )
+
+
+def _indexes(table: Mapping[str, Any]) -> frozenset[str]:
+    kinds = ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
+    return frozenset(index["IndexName"] for kind in kinds for index in table.get(kind, []))
+
+
+def _is_true(value: Any) -> bool:
+    """The truth of a template's property, which may be a text."""
+    return str(value).lower() == "true"
+
+
+def rules(account: Account) -> dict[str, str]:
+    """The state of each EventBridge rule, by logical id. The physical id of a rule on a custom bus is `bus|name`."""
+    client = account.stack.client("events")
+
+    def read(rule: StackResource) -> str:
+        bus, _, name = rule.name.rpartition("|")
+        return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
+
+    return account.kept(("rules",), lambda: _each(account, RULE, read))
+
+
+def _each[Read](account: Account, kind: str, read: Callable[[StackResource], Read]) -> dict[str, Read]:
+    """A reading of each resource of a kind, by logical id."""
+    of_kind = [one for one in account.resources() if one.kind == kind]
+    return dict(zip([one.logical_id for one in of_kind], in_parallel(read, of_kind), strict=True))
+
+
+# -------------------------------------------------------------------------------------------------------- notifications
+
+
+def topic_key(account: Account) -> str:
+    """The key that encrypts the topic to which alarms publish; empty if none does."""
+    client, topic = account.stack.client("sns"), account.stack.outputs["FailureTopicArn"]
+    attributes = account.kept(("topic",), lambda: client.get_topic_attributes(TopicArn=topic)["Attributes"])
+    return str(attributes.get("KmsMasterKeyId", ""))
+
+
+def subscriptions(account: Account) -> list[Mapping[str, str]]:
+    """The subscriptions of that topic."""
+    client, topic = account.stack.client("sns"), account.stack.outputs["FailureTopicArn"]
+
+    def read() -> list[Mapping[str, str]]:
+        pages = client.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic)
+        return [one for page in pages for one in page["Subscriptions"]]
+
+    return account.kept(("subscriptions",), read)
+
+
+def key_policy(account: Account, key: str) -> Mapping[str, Any]:
+    """The policy of a customer managed key."""
+    client = account.stack.client("kms")
+
+    def read() -> Mapping[str, Any]:
+        policy: Mapping[str, Any] = json.loads(client.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+        return policy
+
+    return account.kept(("key policy", key), read)
