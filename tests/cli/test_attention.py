@@ -145,7 +145,7 @@ def _fails_at_last(operator: Operator) -> None:
 
 def edit_ends(operator: Operator, request_id: str, ended: float) -> None:
     """Let a request have ended at another time."""
-    (row,) = operator.rows.rows("sample", request_id=request_id).rows
+    (row,) = (each for each in operator.rows.rows("sample").rows if each.request_id == request_id)
     operator.dynamodb.update_item(
         TableName=operator.outputs["RequestTableName"],
         Key={"process_name": {"S": row.process}, "execution": {"S": row.execution}},

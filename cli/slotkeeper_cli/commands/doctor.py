@@ -15,7 +15,7 @@ from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.completion import check_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
-from slotkeeper_cli.errors import FAILURES, CommandError, ProblemsFound
+from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, did_you_mean, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled
 from slotkeeper_cli.stack_connection import FLOWS
@@ -50,12 +50,13 @@ def doctor(
     account, now = Account(context.stack), time.time()
     with context.out.progress() as progress:
         results = list(progress.track(examine(account, chosen, now), total=len(chosen), description="checks"))
+    has_alarms = any(result.check.name == "alarms" and not result.error for result in results)
     data = {
         "stack": context.stack.name,
         "at": iso(now),
         "worst": worst(result.level for result in results),
         "checks": [result.as_dict() for result in results],
-        "alarms": _alarm_states(account) if any(check.name == "alarms" for check in chosen) else {},
+        "alarms": dict(Counter(str(one["StateValue"]) for one in account.alarms())) if has_alarms else {},
         "not_deployed": [flow.name for flow in context.stack.not_deployed],
     }
     context.out.result(data, lambda console: _render(console, data, now, every or bool(only)))
@@ -90,14 +91,6 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
     absent = [f"{flow.name} (deploy with {flow.parameter})" for flow in FLOWS if flow.name in data["not_deployed"]]
     if absent:
         console.print(f"Not deployed: {', '.join(absent)}.", style="dim")
-
-
-def _alarm_states(account: Account) -> dict[str, int]:
-    """The number of alarms in each state; empty if they could not be read, which is a finding."""
-    try:
-        return dict(Counter(str(one["StateValue"]) for one in account.alarms()))
-    except (*FAILURES, CommandError, KeyError):
-        return {}
 
 
 def _print(console: Console, level: str, name: str, text: str) -> None:

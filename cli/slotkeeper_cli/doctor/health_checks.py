@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
+from slotkeeper_cli.errors import failure_text, is_failure
 from slotkeeper_cli.formatting import iso
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ def examine(account: Account, checks: Iterable[HealthCheck], now: float) -> Iter
         try:
             unread = tuple(one.process for one in account.processes()[1]) if check.of_processes else ()
             yield HealthCheckResult(check, tuple(check.find(account, now)), unread=unread)
-        except (*FAILURES, CommandError) as error:
-            why = failure_text(error)
-            yield HealthCheckResult(check, (Finding("warn", f"not checked: {why}"),), error=why)
         except KeyError as error:  # the deployed template is older, and lacks a function, queue or attribute
             why = f"there is no {error.args[0]}"
             yield HealthCheckResult(check, (Finding("bad", f"not checked: {why}", DEPLOY),), error=why)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            why = failure_text(error)
+            yield HealthCheckResult(check, (Finding("warn", f"not checked: {why}"),), error=why)
