@@ -1,218 +1,346 @@
-"""Why a request is where it is: one sentence, the reasons, the expected start, and what to do next.
+"""What `slotkeeper explain` answers: where a request is and why, each attempt, and what to do next.
 
-Every function decides from what was read before, and makes no call.
+The calls of an answer do not grow with the number of processes. A request is found by two, of its index and its rows.
+What a request waits for, or what it runs, is read for the first MAX_EXPLAINED requests with its id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping
 from typing import Any
 
-from slotkeeper.next_step import ToFillIn, next_step
-from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.rows import RequestRow
+from slotkeeper.next_step import next_step
+from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.ledger import Ledger, MalformedRow, Row
+from slotkeeper.slots.executions import CLOSED_STATUSES
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.conditions import Condition, because
-from slotkeeper_cli.expected_start import ExpectedStart
-from slotkeeper_cli.formatting import duration, local_time, one_line
-from slotkeeper_cli.holders import lease_as_dict, lease_text
-from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest
-from slotkeeper_cli.request_finder import FoundRequest, Run, failure_of, is_discarded
-from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, hide_tokens, state_of
-from slotkeeper_cli.slot_control import add_command
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.expected_start import slot_seconds
+from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.holders import holder_as_dict
+from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, attempt_as_dict, read_run
+from slotkeeper_cli.request_text import (
+    Explanation,
+    downstream_conditions,
+    explain_ended,
+    explain_lease,
+    explain_new,
+    explain_queued,
+    explain_reserved,
+    explain_started,
+    explain_work,
+    timeline,
+    work_state,
+)
+from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed
+from slotkeeper_cli.stack_connection import message_counts
+from slotkeeper_cli.unread import Search, UnreadSource
 
-# Seconds after which the invocation has ended that has reserved a slot and starts its workflow.
-STARTER_SECONDS = 60
-_RING = "the janitor starts what can start, once a minute"
+# Requests with one id that are explained: of further ones, as of 400 processes, only the number is stated.
+MAX_EXPLAINED = 10
+_OPEN = ("QUEUED", "STARTED")
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """The answer to "why?".
+def explain(account: Account, given: str, only: str | None = None) -> dict[str, Any]:
+    """Where a request is and why; what `explain ID --json` shows.
 
-    Attributes:
-        answer: in words.
-        reasons: why it has not started; empty for a request that has.
-        position: in the queue of its process; 1 starts next.
-        expected: None if the request is not queued, or something else than time must change before it starts.
-        next_steps: commands, the first is the usual one; empty if there is nothing to do.
+    `state`, `position`, `ahead`, `reasons` and `next` are those of the first answer. The answers are in `found`, one
+    for each request with the id; `leases`; `work`, of the worker; and `dead_letters`, of messages that are no request.
+
+    Args:
+        given: the id of a request, the name of an execution, or of a lease.
+        only: the process to search; None: all, and the worker.
+
+    Raises:
+        NotFound: there is no such process, and no request of it.
     """
+    reader = _Reader(account)
+    finder = RequestFinder(account.control)
+    requests = sorted(finder.find(given, only), key=lambda one: one.last.state not in _OPEN)
+    reader.search.not_read += finder.search.not_read
+    if more := requests[MAX_EXPLAINED:]:
+        why = f"{len(more):,} more requests have the id, of {more[0].process} and others: give --process"
+        reader.search.note_unread("RequestTable", why)
+    found = [reader.request(one) for one in requests[:MAX_EXPLAINED]]
+    if only and not found and reader.process(only) is None:
+        raise account.control.not_found(only)
+    work = reader.work(given) if only is None else None
+    leases = [] if found else reader.leases(given, only)
+    messages = [] if found or leases or work else reader.dead_letters(given, only)
+    every = [*found, *leases, *([work] if work else []), *messages]
+    if not every:
+        reader.note_unaccepted()
+    first: dict[str, Any] = every[0] if every else {}
+    return {
+        "request_id": requests[0].request_id if requests else given,
+        **{name: first.get(name) for name in ("state", "position", "ahead")},
+        **{name: first.get(name, []) for name in ("reasons", "next")},
+        "found": found,
+        "leases": leases,
+        "work": work,
+        "dead_letters": messages,
+        "not_read": reader.not_read,
+    }
 
-    state: RequestState
-    answer: str
-    reasons: tuple[Condition, ...] = ()
-    position: int | None = None
-    expected: ExpectedStart | None = None
-    next_steps: tuple[str, ...] = ()
 
-    def as_dict(self, now: float) -> dict[str, Any]:
-        """The explanation as JSON shows it."""
+def explain_process(account: Account, name: str) -> dict[str, Any]:
+    """Why a new request or lease of a process would not start now; what `explain --process P --json` shows.
+
+    Raises:
+        NotFound: there is no such process.
+    """
+    reader = _Reader(account)
+    queue = reader.queue_of(name)
+    unaccepted = reader.note_unaccepted_requests()
+    stopped = [each for one in ("RequestQueue", "DispatchQueue") for each in reader.stopped(one)]
+    with_new = queue.with_request()
+    explained = explain_new(with_new, reader.expected_starts(with_new), stopped, unaccepted)
+    lease = queue.with_lease().find()
+    is_known = isinstance(queue.process, Process)
+    reasons = [each.as_dict() for each in lease.reasons if each.name != "next"] if lease and is_known else []
+    return {
+        "process": name,
+        **explained.as_dict(),
+        "queued": len(queue.requests),
+        "is_cut": queue.is_cut,
+        "holders": reader.holders(queue.process),
+        "lease_reasons": reasons,
+        "not_read": reader.not_read,
+    }
+
+
+def queue_of(account: Account, name: str) -> dict[str, Any]:
+    """The queue of a process in its order: of each request its position, age, priority, weight, why it has not
+    started, in words too, and its `expected_start` (None if something else than time must change before).
+
+    Raises:
+        NotFound: there is no such process.
+    """
+    reader = _Reader(account)
+    queue = reader.queue_of(name)
+    doorbell = reader.stopped("DispatchQueue") if queue.requests else []
+    starts = {} if doorbell else reader.expected_starts(queue)
+    requests = [each.as_dict(reader.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests]
+    return {
+        "process": name,
+        "at": iso(reader.now),
+        "queued": len(requests),
+        "is_cut": queue.is_cut,
+        "event_source": [each.as_dict() for each in doorbell],
+        "requests": requests,
+        "not_read": reader.not_read,
+    }
+
+
+class _Reader:
+    """What one answer reads, and what it could not read."""
+
+    def __init__(self, account: Account) -> None:
+        self._account, self.search, self.now = account, Search(), time.time()
+
+    @property
+    def not_read(self) -> list[dict[str, Any]]:
+        """What could not be read, each once."""
+        return [each.as_dict() for each in dict.fromkeys(self.search.not_read)]
+
+    def process(self, name: str) -> Process | MalformedProcess | None:
+        """A process; None if it does not exist. A malformed item is noted."""
+
+        def read() -> Process | MalformedProcess | None:
+            try:
+                return self._account.control.slots.read(name)
+            except MalformedProcess as error:
+                return MalformedProcess(str(error), name)
+
+        found = self._account.kept(("process or error", name), read)
+        if isinstance(found, MalformedProcess):
+            self.search.note_malformed(found)
+        return found
+
+    def queue_of(self, name: str) -> ProcessQueue:
+        """The queue of a process. Raises NotFound."""
+        process = self.process(name)
+        if process is None:
+            raise self._account.control.not_found(name)
+        return self._queue(process)
+
+    def _queue(self, process: Process | MalformedProcess) -> ProcessQueue:
+        listed = self._account.queue(process)
+        for why in listed.malformed:
+            self.search.note_unread("RequestTable", why)
+        return ProcessQueue(process, listed, self.now)
+
+    def expected_starts(self, queue: ProcessQueue) -> dict[str, dict[str, Any]]:
+        """The expected starts of a queue, by execution; empty if the history could not be read."""
+        rows, name = self._account.control.rows, queue.name
+        durations: list[float] | None = self.search.try_read(
+            "history",
+            lambda: self._account.kept(("durations", name), lambda: slot_seconds(rows, [name], self.now)[name]),
+            None,
+        )
+        return {} if durations is None else queue.expected_starts(durations)
+
+    def stopped(self, queue: str) -> list[Condition]:
+        """The condition that a function receives the messages of a queue, if it fails."""
+        return self._account.stopped_event_source(self.search, queue)
+
+    def request(self, one: FoundRequest) -> dict[str, Any]:
+        """A request of one process."""
+        last, process = one.last, self.process(one.process)
+        readable = process if isinstance(process, Process) else None
+        holder = readable.holders.get(last.execution) if readable else None
+        run, holders = None, list[dict[str, Any]]()
+        if last.state in ("STARTED", "SUCCEEDED") or (holder and last.state != "QUEUED"):
+            control = self._account.control
+            read = lambda: read_run(self._account.stack, control, process, last)  # noqa: E731
+            run = self.search.try_read("what it runs", read, None)
+        if last.state == "QUEUED":
+            doorbell = self.stopped("DispatchQueue")
+            queue = self._queue(process) if process and not holder else None
+            if holder:
+                explained = explain_reserved(last, holder, doorbell, self.now)
+            else:
+                starts = self.expected_starts(queue) if queue and not doorbell else {}
+                explained = explain_queued(last, queue, starts, doorbell, self.now)
+            holders = self.holders(process) if queue else []
+        elif last.state == "STARTED":
+            explained = explain_started(last, run, self.now)
+        else:
+            explained = explain_ended(last, run, has_process=process is not None)
+        attempts = self._attempts(one, run, because(explained.reasons))
         return {
-            "state": self.state,
-            "answer": self.answer,
-            "position": self.position,
-            "ahead": None if self.position is None else self.position - 1,
-            "reasons": [each.as_dict() for each in self.reasons],
-            "expected_start": self.expected and self.expected.as_dict(now),
-            "next": list(self.next_steps),
+            "process": one.process,
+            "request_id": one.request_id,
+            **explained.as_dict(),
+            "holders": holders,
+            "attempts": attempts,
         }
 
+    def _attempts(self, one: FoundRequest, run: Run | None, waits: str) -> list[dict[str, Any]]:
+        """The attempts, each with its timeline; the last one with what it runs."""
+        runs = f"{kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
+        shown = []
+        for row in one.rows:
+            is_last = row is one.last
+            events = timeline(row, self.now, waits * is_last, runs * is_last)
+            shown.append(attempt_as_dict(row) | {"timeline": events})
+        if run and run.execution:
+            shown[-1]["link"] = self._account.stack.execution_link(one.last.execution)
+        if run:
+            shown[-1] |= {name: value for name, value in run.as_dict().items() if value is not None}
+        return shown
 
-@dataclass(frozen=True)
-class StackFacts:
-    """What the explanations of a stack's requests have in common.
+    def holders(self, process: Process | MalformedProcess | None) -> list[dict[str, Any]]:
+        """The holders of a process: those whose execution has ended first, then the oldest.
 
-    Args:
-        now: seconds since the epoch.
-        doorbell: the condition that the starter receives messages of DispatchQueue, if it fails.
-        slot_seconds: for how long recent requests have held their slots, by process.
-        processes: the names of all processes, also of malformed ones.
-    """
+        Each but a lease has `execution_status`: None if it was not read, empty if there is no such execution.
+        """
+        if not isinstance(process, Process):
+            return []
+        oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
+        names = [name for name, holder in oldest if not holder.is_lease]
+        statuses: Mapping[str, str] = self.search.try_read("executions", lambda: self._account.statuses(names), {})
+        ids = self._account.request_ids([(process.name, name) for name in names])
+        shown = []
+        for name, holder in oldest:
+            status = {} if holder.is_lease else {"execution_status": statuses.get(name)}
+            shown.append(holder_as_dict(name, holder, ids.get(name), self.now) | status)
+        return sorted(shown, key=lambda each: each.get("execution_status") not in CLOSED_STATUSES)
 
-    now: float
-    doorbell: tuple[Condition, ...] = ()
-    slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    processes: frozenset[str] = frozenset()
-
-
-def explain_request(found: FoundRequest, queue: ProcessQueue | None, run: Run, facts: StackFacts) -> Explanation:
-    """Explain the last attempt of a request.
-
-    Args:
-        queue: of its process; None if the request is not queued, or the process does not exist.
-    """
-    row, state = found.last, state_of(found.last.state)
-    match state:
-        case RequestState.QUEUED:
-            return _queued(found, queue, run, facts)
-        case RequestState.STARTED:
-            return _started(found, run, facts)
-        case RequestState.SUCCEEDED:
-            work = f": {kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run.work else ""
-            held = ", and is about to release its slot" if run.holder else ""
-            return Explanation(state, f"attempt {row.attempt} succeeded{_at(row.ended)}{work}{held}.{_published(row)}")
-        case RequestState.RETURNED | RequestState.REDRIVEN:
-            how = "found its slot gone before its work began" if state is RequestState.RETURNED else "was redriven"
-            return Explanation(state, f"attempt {row.attempt} {how}{_at(row.ended)}. No later attempt was found.")
-        case _:
-            why = one_line(hide_tokens(failure_of(row)))
-            code = f" ({row.code})" if row.code else ""
-            answer = f"attempt {row.attempt} {_ENDS.get(state, state)}{_at(row.ended)}{code}: {why}".rstrip(".: ")
-            discarded = " It was discarded." if is_discarded(row) else ""
-            return Explanation(state, f"{answer}.{discarded}{_published(row)}", next_steps=_after_end(found, facts))
-
-
-_ENDS = {
-    RequestState.SKIPPED: "was skipped",
-    RequestState.TOO_LATE: "was too late",
-    RequestState.CANCELLED: "was cancelled",
-    RequestState.REJECTED: "was rejected",
-}
-
-
-def _at(moment: float | None) -> str:
-    return "" if moment is None else f" at {local_time(moment)}"
-
-
-def _published(row: RequestRow) -> str:
-    """A sentence if the end of a request is not published yet."""
-    if not row.is_unpublished:
-        return ""
-    return " Its end is not published yet, so a caller that waits has no answer: the janitor repeats it."
-
-
-def _after_end(found: FoundRequest, facts: StackFacts) -> tuple[str, ...]:
-    """What runs a request that has failed, or ended without a start."""
-    row = found.last
-    if row.code in WITHOUT_CONTENT or is_discarded(row):
-        return (next_step("request submit", process=found.process, request_id=ToFillIn("A_NEW_ID")),)
-    later = {"start_before": ToFillIn("HH:MM")} if row.state == "TOO_LATE" else {}
-    redrive = next_step("failed redrive", found.request_id, process=found.process, **later)
-    return (redrive,) if found.process in facts.processes else (add_command(found.process), redrive)
-
-
-def _queued(found: FoundRequest, queue: ProcessQueue | None, run: Run, facts: StackFacts) -> Explanation:
-    row, state = found.last, RequestState.QUEUED
-    cancel = next_step("request cancel", found.request_id, process=found.process)
-    waited = f"it has waited for {duration(facts.now - row.sent)}"
-    if run.holder is not None:
-        age = facts.now - run.holder.since
-        answer = f"{waited}. A slot was reserved for it {duration(age)} ago, and its workflow is being started"
-        if age > STARTER_SECONDS:
-            answer += ". Its starter has probably died: the next dispatch starts it again"
-        return Explanation(state, f"{answer}.", next_steps=ends_of(facts.doorbell))
-    if queue is None:
-        answer = f"{waited}, and its process does not exist: the next dispatch rejects it"
-        return Explanation(state, f"{answer}.", next_steps=(add_command(found.process), cancel))
-    entry = queue.find(row.execution)
-    if entry is None and queue.is_cut:
-        return Explanation(state, f"{waited}, behind {queue.number} requests.", next_steps=(cancel,))
-    if entry is None:
-        return Explanation(state, f"{waited}, and has left the queue since: run this again.")
-    reasons = (*entry.reasons, *facts.doorbell)
-    answer = f"{_place(entry, queue)}, and has waited for {duration(facts.now - row.sent)}: {because(reasons)}"
-    answer += f"; {_RING}" * bool(facts.doorbell)
-    if entry.start_before is not None:
-        answer += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
-    expected = None if facts.doorbell else queue.expected(entry, facts.slot_seconds.get(found.process, ()))
-    return Explanation(state, f"{answer}.", reasons, entry.position, expected, (*ends_of(reasons), cancel))
-
-
-def _place(entry: QueuedRequest, queue: ProcessQueue) -> str:
-    if entry.position is None:
-        return f"it is one of {queue.number} in the queue"
-    return f"it is number {entry.position:,} of {queue.number} in the queue"
-
-
-def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
-    """The commands that end conditions, each once."""
-    return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
-
-
-def _started(found: FoundRequest, run: Run, facts: StackFacts) -> Explanation:
-    state, row = RequestState.STARTED, found.last
-    noun = kind_of(run.target).work_noun if run.target else "work"
-    if not run.is_read:
-        runs = f"is {run.execution.status}" if run.execution else "could not be found"
-        return Explanation(state, f"its execution {runs}. Whether it holds its slot could not be read.")
-    if run.holder is None:
-        ended = run.execution is not None and run.execution.is_closed
-        answer = "it holds no slot, and its execution "
-        if ended and run.execution:
-            answer += f"has ended ({run.execution.status}). Its end is about to be recorded"
+    def leases(self, given: str, only: str | None) -> list[dict[str, Any]]:
+        """The leases of a name, in one process or in all."""
+        if only:
+            process = self.process(only)
+            processes = [process] if isinstance(process, Process) else []
         else:
-            answer += "is about to end" if run.execution else "could not be found"
-        return Explanation(state, f"{answer}.")
-    if run.release is not None and run.execution is not None:
-        free = run.release.text(facts.now)
-        answer = f"its execution has ended ({run.execution.status}), and its slot will be free {free}"
-        return Explanation(state, f"{answer}.", next_steps=(next_step("holder release", row.execution),))
-    stop = next_step("request cancel", found.request_id, process=found.process, stop=True)
-    runs = f"its {noun} {run.work['id']} is {run.work['state']}" if run.work else f"no {noun} of it was found"
-    answer = f"it has held a slot for {duration(facts.now - run.holder.since)}, and {runs}"
-    return Explanation(state, f"{answer}.", next_steps=(stop,))
+            processes, malformed = self._account.processes()
+            for each in malformed:
+                self.search.note_malformed(each)
+        return [
+            {"process": each.name, "lease": given, **explain_lease(given, each.name, holder, self.now).as_dict()}
+            for each in processes
+            if (holder := each.holders.get(given)) and holder.is_lease
+        ]
+
+    def dead_letters(self, given: str, only: str | None) -> list[dict[str, Any]]:
+        """The messages with an id that could not be parsed, or that SQS itself has moved."""
+        stack = self._account.stack
+        queues = [each for each in DeadLetterQueueName if each.is_deployed(stack) and (each.has_requests or not only)]
+        messages = self._account.dead_letters(self.search, queues)
+        return [_dead_letter(one) for one in messages if one.is_named(given) and only in (None, one.process)]
+
+    def note_unaccepted_requests(self) -> int:
+        """Note the messages whose requests have no row yet, and return how many there are, approximately."""
+        counts = message_counts(self._account.queues()["RequestQueue"])
+        number = counts["visible"] + counts["in_flight"]
+        if number:
+            stopped = self.stopped("RequestQueue")
+            why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped)
+            why = why or "the starter accepts them within seconds: run this again"
+            self.search.not_read.append(UnreadSource("RequestQueue", why, number))
+        return number
+
+    def note_unaccepted(self) -> None:
+        """Note the messages of RequestQueue, and of the worker, whose requests have no row yet."""
+        self.note_unaccepted_requests()
+        queues = self._account.queues()
+        if number := sum(message_counts(queues.get("WorkQueue", {})).values()):
+            held = [line(one, self.now) for one in not_closed(self._account.downstreams())]
+            why = "; ".join(["a request without an attempt has no row, and may be one of them", *held])
+            self.search.not_read.append(UnreadSource("WorkQueue", why, number))
+
+    def work(self, request_id: str) -> dict[str, Any] | None:
+        """The request of the worker with an id; None if there is none."""
+        stack = self._account.stack
+        if "RequestLedgerTableName" not in stack.outputs:
+            return None
+        ledger = Ledger(stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"])
+        try:
+            row = self.search.try_read("RequestLedgerTable", lambda: ledger.read(request_id), None)
+        except MalformedRow as error:
+            return {"request_id": request_id, "state": None, "malformed": str(error)}
+        if row is None:
+            return None
+        conditions = list[Condition]()
+        if work_state(row) is RequestState.WAITING:
+            conditions = [*self.stopped("WorkQueue"), *self._downstream(row)]
+        return {
+            "request_id": request_id,
+            **explain_work(request_id, row, conditions, self.now).as_dict(),
+            "attempts": row.attempts,
+            "last_attempt_at": iso(row.last_attempt_at),
+            "next_attempt_at": None if row.next_attempt_at is None else iso(row.next_attempt_at),
+            "last_error": row.last_error,
+            "history": [dict(entry) for entry in row.history],
+        }
+
+    def _downstream(self, row: Row) -> list[Condition]:
+        """The conditions of the downstream of a work request that fail."""
+        name = row.downstream or DEFAULT
+
+        def failing() -> list[Condition]:
+            control = DownstreamControl(self._account.stack)
+            health = control.healths.get(name, Health())
+            if isinstance(health, MalformedHealth):
+                self.search.note_unread("DownstreamTable", str(health))
+                return []
+            return downstream_conditions(details(name, health, control.settings(name), self.now), self.now)
+
+        return self.search.try_read("DownstreamTable", failing, [])
 
 
-def explain_new(queue: ProcessQueue, facts: StackFacts) -> Explanation:
-    """Why a request of a process would not start if it was sent now."""
-    new = queue.of_new()
-    reasons = (*(each for each in new.reasons if each.name != "next"), *facts.doorbell)
-    expected = queue.expected(new, facts.slot_seconds.get(queue.name, ())) if reasons else None
-    return Explanation(RequestState.QUEUED, because(reasons), reasons, new.position, expected, ends_of(reasons))
-
-
-def lease_reasons(queue: ProcessQueue) -> list[Condition]:
-    """Why a lease of a process could not be taken now; empty if it could."""
-    return [each for each in queue.of_lease().reasons if each.name != "next"]
-
-
-def explain_lease(process: Process, name: str, holder: Holder, facts: StackFacts) -> Explanation:
-    """Why a lease holds its slot."""
-    if holder.until is None:
-        raise ValueError(f"{name} is not a lease")
-    ends = lease_text(lease_as_dict(holder.until, facts.now))
-    answer = f"a block of code holds a slot of {process.name} as this lease for {duration(facts.now - holder.since)}"
-    answer += f", and the lease {ends}. No record shows whether the code still runs"
-    steps = (next_step("holder release", name),) if holder.has_expired(facts.now) else ()
-    return Explanation(RequestState.RUNNING, f"{answer}.", next_steps=steps)
+def _dead_letter(message: DeadLetterMessage) -> dict[str, Any]:
+    queue, step = message.queue.full_name, next_step("dlq redrive", message.queue, id=message.request_id)
+    what = "it was dead-lettered, and its row is gone"
+    if message.queue.has_requests:
+        what, step = "its message was not accepted", next_step("dlq show", message.queue)
+    answer = f"{what}: {message.reason}. It is kept in {queue} for 14 days"
+    explained = Explanation(RequestState.DEAD_LETTERED, answer, next_steps=(step,))
+    return {**explained.as_dict(), "dead_letter": {**message.summary(), "queue": queue}}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.plan import Behind, Blocked, Plan, Starting, plan
+from slotkeeper.slots.plan import Behind, Blocked, Starting, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority
@@ -23,13 +23,13 @@ from slotkeeper_cli.conditions import (
     condition_of,
     malformed_process,
 )
-from slotkeeper_cli.expected_start import ExpectedStart, expected_start
+from slotkeeper_cli.expected_start import expected_starts
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.slot_control import name_of
 
-# Conditions that time ends: with any other, an expected start would be a guess.
-_ENDED_BY_TIME = {"next", "slots", "holders", "queue"}
-_NEW = ""  # the execution of a request that is not sent yet
+# Conditions that time ends. With any other, something else must change before a request starts.
+_ENDED_BY_TIME = {"next", "slots", "holders", "queue", "rate"}
+_NEW = ""  # the execution of a request or lease that does not exist yet
 _LAST = "9"  # sorts behind each place
 
 
@@ -55,6 +55,11 @@ class QueuedRequest:
     def ahead(self) -> int | None:
         """The number of requests that start before it."""
         return None if self.position is None else self.position - 1
+
+    @property
+    def is_ended_by_time(self) -> bool:
+        """Whether it starts, with time, although nothing else changes."""
+        return self.position is not None and {each.name for each in self.reasons} <= _ENDED_BY_TIME
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """The request as JSON shows it."""
@@ -86,8 +91,8 @@ class ProcessQueue:
     def __init__(self, process: Process | MalformedProcess, listed: Listed[QueuedRow], now: float) -> None:
         self.process, self.now = process, now
         self.is_cut, self.malformed = listed.is_cut, listed.malformed
-        self._rows = listed.rows
-        self.requests = self._explained(listed.rows)
+        self._listed = listed
+        self.requests = self._explained()
 
     @property
     def name(self) -> str:
@@ -97,54 +102,60 @@ class ProcessQueue:
     @property
     def number(self) -> str:
         """The number of requests as text; `more than N` if not all were read."""
-        return f"more than {len(self._rows):,}" if self.is_cut else f"{len(self._rows):,}"
+        return f"more than {len(self._listed.rows):,}" if self.is_cut else f"{len(self._listed.rows):,}"
 
-    def find(self, execution: str) -> QueuedRequest | None:
-        """A queued request; None if it is not among those that were read."""
+    def find(self, execution: str = _NEW) -> QueuedRequest | None:
+        """A queued request, or the one that was added; None if it is not among those that were read."""
         return next((each for each in self.requests if each.execution == execution), None)
 
-    def of_new(self) -> QueuedRequest:
-        """A request of the default weight and priority, if it was sent now."""
-        return self._with_new(place_of(PRIORITIES.index(DEFAULT_PRIORITY), self.now, _LAST * 39), self._explained)
+    def with_request(self) -> ProcessQueue:
+        """The queue if a request of the default weight and priority was sent now."""
+        place = place_of(PRIORITIES.index(DEFAULT_PRIORITY), self.now, _LAST * 39)
+        return self._with(self.process, place)
 
-    def of_lease(self) -> QueuedRequest:
-        """A lease of the default weight, if it was taken now: each queued request comes before it."""
-        return self._with_new(_LAST, self._planned)
+    def with_lease(self) -> ProcessQueue:
+        """The queue if a lease of the default weight was taken now: each queued request comes before it."""
+        process = self.process
+        if isinstance(process, Process) and process.target == NO_TARGET:
+            process = replace(process, target="")  # it runs no request, but leases
+        return self._with(process, _LAST)
 
-    def expected(self, request: QueuedRequest, durations: Sequence[float]) -> ExpectedStart | None:
-        """When a request is expected to start; None if something else than time must change before.
+    def _with(self, process: Process | MalformedProcess, place: str) -> ProcessQueue:
+        new = QueuedRow(Queued(_NEW, place), "", DEFAULT_PRIORITY, self.now)
+        rows = sorted([*self._listed.rows, new], key=lambda row: row.queued.place)
+        return ProcessQueue(process, replace(self._listed, rows=rows), self.now)
+
+    def expected_starts(self, durations: Sequence[float]) -> dict[str, dict[str, Any]]:
+        """When requests are expected to start, by execution, of those that nothing but time keeps from starting.
 
         Args:
-            durations: of recent requests of the process, in seconds.
+            durations: for how long recent requests of the process have held their slots, in seconds.
         """
-        is_certain = request.position is not None and {each.name for each in request.reasons} <= _ENDED_BY_TIME
-        if not is_certain or isinstance(self.process, MalformedProcess):
-            return None
-        ahead = [each.weight for each in self.requests if each.position and each.position <= (request.ahead or 0)]
-        return expected_start(self.process, ahead, request.weight, durations, self.now)
+        if isinstance(self.process, MalformedProcess):
+            return {}
+        starts = expected_starts(self.process, self._listed.rows, durations, self.now)
+        return {each.execution: starts[each.execution] for each in self.requests if each.is_ended_by_time}
 
-    def _with_new(self, place: str, explained: Callable[[Sequence[QueuedRow]], list[QueuedRequest]]) -> QueuedRequest:
-        new = QueuedRow(Queued(_NEW, place), "", DEFAULT_PRIORITY, self.now)
-        rows = sorted([*self._rows, new], key=lambda row: row.queued.place)
-        return next(each for each in explained(rows) if each.execution == _NEW)
-
-    def _explained(self, rows: Sequence[QueuedRow]) -> list[QueuedRequest]:
-        if isinstance(self.process, Process) and self.process.target == NO_TARGET:
-            return [self._request(row, None, (LEASES_ONLY,)) for row in rows]
-        return self._planned(rows)
-
-    def _planned(self, rows: Sequence[QueuedRow]) -> list[QueuedRequest]:
+    def _explained(self) -> list[QueuedRequest]:
         if isinstance(self.process, MalformedProcess):
             every = (malformed_process(self.process),)
-            return [self._request(row, number, every) for number, row in enumerate(rows, 1)]
+            return [self._request(row, number, every) for number, row in enumerate(self._listed.rows, 1)]
+        if self.process.target == NO_TARGET:
+            return [self._request(row, None, (LEASES_ONLY,)) for row in self._listed.rows]
         # No reservation is old enough here: only a dispatch starts again what a dead one has left.
-        planned = plan(self.process, [row.queued for row in rows], self.now, age=math.inf)
-        reasons = _Reasons(self.process, planned, {row.queued.execution: row.request_id for row in rows}, self.now)
+        planned = plan(self.process, [row.queued for row in self._listed.rows], self.now, age=math.inf)
+        ids = {row.queued.execution: row.request_id for row in self._listed.rows}
+        reasons = {leave.execution: (LEAVES[leave.end],) for leave in planned.leaves}
         found, last = list[QueuedRequest](), 0
-        for row in rows:
-            has_position = reasons.has_position(row.queued.execution)
+        for row in self._listed.rows:
+            execution, has_position = row.queued.execution, row.queued.execution not in reasons
+            if wait := planned.waits.get(execution):
+                has_position = not isinstance(wait.reason, Starting | Blocked)
+                # The first one that cannot start comes before those that it keeps back.
+                others = reasons[wait.reason.first] if isinstance(wait.reason, Behind) else ()
+                reasons[execution] = (condition_of(wait.reason, self.process, self.now, ids), *others)
             last += has_position
-            found.append(self._request(row, last if has_position else None, reasons.of(row.queued.execution)))
+            found.append(self._request(row, last if has_position else None, reasons.get(execution, (CAN_START,))))
         return found
 
     def _request(self, row: QueuedRow, position: int | None, reasons: tuple[Condition, ...]) -> QueuedRequest:
@@ -159,30 +170,6 @@ class ProcessQueue:
             position,
             reasons,
         )
-
-
-class _Reasons:
-    """The reasons of a plan, by execution."""
-
-    def __init__(self, process: Process, planned: Plan, ids: Mapping[str, str], now: float) -> None:
-        self._process, self._waits, self._ids, self._now = process, planned.waits, ids, now
-        self._leaves = {leave.execution: LEAVES[leave.end] for leave in planned.leaves}
-
-    def has_position(self, execution: str) -> bool:
-        """Whether a request has a place in the order of starts. The order stays while the process has no slots."""
-        if execution in self._leaves:
-            return False
-        wait = self._waits.get(execution)
-        return wait is None or not isinstance(wait.reason, Starting | Blocked)
-
-    def of(self, execution: str) -> tuple[Condition, ...]:
-        if leaves := self._leaves.get(execution):
-            return (leaves,)
-        wait = self._waits.get(execution)
-        if wait is None:
-            return (CAN_START,)
-        own = condition_of(wait.reason, self._process, self._now, self._ids)
-        return (own, *self.of(wait.reason.first)) if isinstance(wait.reason, Behind) else (own,)
 
 
 def read_queue(rows: RequestRows, process: Process | MalformedProcess, now: float, **pages: int) -> ProcessQueue:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.targets import execution_arn
@@ -12,27 +14,34 @@ from tests.cli.account_contents import edit, fail, fail_held, job_run, send_dead
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
+State = Callable[[Operator], Names | None]
+
 
 def _behind_a(operator: Operator, **fields: Any) -> Names:
     return {"a": operator.hold("a"), "b": operator.wait("b", **fields)}
 
 
-def _with_history(operator: Operator) -> Names:
-    """Six executions of the process have ended."""
+def _behind_aborted(operator: Operator) -> Names:
+    """Of two holders, the younger one was aborted."""
+    operator.processes.set_limit("sample", 2)
+    names = {"a": operator.hold("a"), "c": operator.hold("c")}
+    operator.wait("b")
+    operator.stop(names["c"])
+    return names
+
+
+def _with_rate(operator: Operator) -> None:
+    """Requests take half a minute, and one an hour may start."""
     for number in range(6):
         succeed(operator, f"old{number}")
-    return _behind_a(operator)
+    operator.processes.set_rate("sample", Rate(1, 3600))
+    for request_id in ("b", "c"):
+        operator.wait(request_id)
 
 
 def _disabled(operator: Operator) -> Names:
     operator.event_source = "Disabled"
     return _behind_a(operator)
-
-
-def _free_while_disabled(operator: Operator) -> None:
-    """Nothing but the event source keeps b from starting."""
-    operator.event_source = "Disabled"
-    operator.wait("b")
 
 
 def _sent_while_disabled(operator: Operator) -> None:
@@ -53,12 +62,6 @@ def _many_reasons(operator: Operator) -> None:
 def _paused(operator: Operator) -> None:
     operator.wait("b")
     operator.processes.pause("sample")
-
-
-def _without_slots(operator: Operator) -> None:
-    for request_id in ("a", "b"):
-        operator.wait(request_id)
-    operator.processes.set_limit("sample", 0)
 
 
 def _malformed(operator: Operator) -> Names:
@@ -93,6 +96,16 @@ def _unknown_process(operator: Operator) -> None:
     operator.requests.end_homeless("typo", [Leaving(name, "REJECTED", "UnknownProcess", "no such")], NOW, exists=False)
 
 
+def _process_added_later(operator: Operator) -> None:
+    _unknown_process(operator)
+    operator.processes.create("typo", 1, "sample-job")
+
+
+def _skipped_and_sent_again(operator: Operator) -> Names:
+    operator.leave(operator.wait("b", when_busy="skip"), "SKIPPED", "Skipped", "no slot was free")
+    return {"b": operator.wait("b")}
+
+
 def _running(operator: Operator) -> Names:
     name = operator.hold("a")
     return {"a": name, "run": operator.run_glue(name)}
@@ -120,6 +133,10 @@ def _recorded(operator: Operator) -> None:
     operator.succeed(operator.hold("a"))
 
 
+def _failed_and_holds(operator: Operator) -> None:
+    operator.fail(operator.hold("a"), "Glue.Failed", "no such month")
+
+
 def _succeeded(operator: Operator) -> Names:
     return {"run": operator.run_glue(succeed(operator), "SUCCEEDED")}
 
@@ -142,12 +159,12 @@ def _returned(operator: Operator) -> Names:
     return {"a": name, "again": operator.give_back(name)}
 
 
-def _failed(operator: Operator) -> Names:
-    return {"a": fail(operator, cause=job_run("no such month"))}
+def _failed(message: str, operator: Operator) -> None:
+    fail(operator, cause=job_run(message))
 
 
 def _redriven(operator: Operator) -> Names:
-    _failed(operator)
+    fail(operator)
     assert operator.run("failed", "redrive", "a", "--yes").exit_code == 0
     return {"again": execution_name("sample", "a", 2)}
 
@@ -195,394 +212,375 @@ def _reserved(operator: Operator) -> None:
     operator.hold("a", started=False, confirmed=False)
 
 
-_NOT_FOUND = (
-    "No request typo found. Possible reasons:",
-    "- it was never sent",
-    "no request typo found, and no message",
-)
+def _row(state: State, question: str, *says: str, **options: Any) -> Situation:
+    return Situation(state, question, says, **options)
 
-SITUATIONS = {
-    "a request waits for the only slot": Situation(
+
+_MINUTE_LATER = "2026-09-21 14:13:50 UTC"
+_DISABLED = "no function receives messages of {}: its event source mapping is Disabled"
+_ENABLE = "aws lambda update-event-source-mapping --enabled --uuid mapping-1"
+
+_QUEUED = {
+    "a request waits for the only slot": _row(
         _behind_a,
         "explain b",
-        says=(
-            "b in sample: queued",
-            "it is number 1 of 1 in the queue, and has waited for 59 s: 1 of 1 slot in use.",
-            "a  RUNNING for 1 min  {a}",
-            "expected start: not known: 0 recent requests of the process, 5 are needed",
-            "-> slotkeeper request cancel b --process sample",
-            "attempt 1: queued  {b}",
-        ),
+        "b in sample: queued",
+        "it is number 1 of 1 in the queue, and has waited for 59 s: 1 of 1 slot in use.",
+        "held by a  RUNNING for 1 min  {a}",
+        "expected start: not known: 0 recent requests of the process, 5 are needed",
+        "-> slotkeeper request cancel b --process sample",
+        "attempt 1: queued  {b}",
         shows={
             "state": "queued",
             "position": 1,
             "ahead": 0,
-            "reasons.0.condition": "slots",
             "reasons.0.slot_limit": 1,
             "next.0": "slotkeeper request cancel b --process sample",
             "found.0.holders.0.request_id": "a",
-            "found.0.expected_start.samples": 0,
+            "found.0.attempts.0.timeline.1": {
+                **{"what": "waited", "at": "2026-09-21T14:13:20Z", "for_seconds": 60},
+                "why": "1 of 1 slot in use",
+            },
         },
     ),
-    "a request waits behind others": Situation(
+    "a holder was aborted": _row(
+        _behind_aborted,
+        "explain b",
+        "held by c  RUNNING for 1 min, its execution is ABORTED: its slot will be freed  {c}",
+        "held by a  RUNNING for 1 min  {a}",
+        shows={"found.0.holders.0.execution_status": "ABORTED"},
+    ),
+    "a request waits behind others": _row(
         _many_reasons,
         "explain 'low one'",
-        says=(
-            "low one in sample: queued",
-            "it is number 2 of 3 in the queue",
-            "- behind urgent, which is next",
-            "- weight 3 does not fit: 5 of 6 in use by 1 holder, by a counter that is 1 too high",
-            "-> slotkeeper stack reconcile sample",
-        ),
-        shows={
-            "position": 2,
-            "ahead": 1,
-            "reasons.0.first": "urgent",
-            "reasons.1.held_weight": 4,
-            "next.0": "slotkeeper stack reconcile sample",
-        },
+        "number 2 of 3 in the queue, and has waited for 59 s: behind urgent, which is next; weight 3 does not fit: "
+        "5 of 6 in use by 1 holder, by a counter that is 1 too high.",
+        "-> slotkeeper stack reconcile sample",
+        "priority: low; weight: 3",
+        shows={"position": 2, "ahead": 1, "reasons.0.first": "urgent", "reasons.1.held_weight": 4},
     ),
-    "a request is heavier than the limit, and keeps no other back": Situation(
+    "a request is heavier than the limit, and keeps no other back": _row(
         _many_reasons,
         "explain 'heavy one'",
-        says=("it is one of 3 in the queue", "blocked: weight 7 above the limit 6", "-> slotkeeper process set-limit"),
+        "it is one of 3 in the queue",
+        "blocked: weight 7 above the limit 6",
+        "-> slotkeeper process set-limit",
         never=("expected start",),
-        shows={"position": None, "ahead": None, "reasons.0.condition": "limit"},
     ),
-    "a holder has run for longer than each recent request": Situation(
-        _with_history,
-        "explain b",
-        says=("expected start: not known: the holders have run for longer than each recent request (6 recent",),
-        shows={"found.0.expected_start.samples": 6, "found.0.expected_start.earliest": None},
+    "the rate decides when a request starts": _row(
+        _with_rate,
+        "explain c",
+        "it is number 2 of 2 in the queue",
+        "expected start: in 1 h, by about ",
+        shows={"found.0.expected_start.seconds": 3600},
     ),
-    "a request must start before a time": Situation(
+    "a request must start before a time": _row(
         partial(_behind_a, start_before="2099-11-28T08:00:00Z"),
         "explain b",
-        says=("1 of 1 slot in use. If it has not started before 2099-11-28 08:00:00 UTC, it ends as too late.",),
+        "1 of 1 slot in use. If it has not started before 2099-11-28 08:00:00 UTC, it ends as too late.",
     ),
-    "a request that skips cannot start": Situation(
+    "a request that skips cannot start": _row(
         partial(_behind_a, when_busy="skip"),
         "explain b",
-        says=("it cannot start now, and is about to be skipped",),
+        "it cannot start now, and is about to be skipped",
         never=("expected start",),
-        shows={"position": None, "reasons.0.condition": "skip"},
     ),
-    "the process is paused": Situation(
+    "the process is paused": _row(
         _paused,
         "explain b",
-        says=("the process is paused", "-> slotkeeper process resume sample"),
-        shows={"position": 1},
-    ),
-    "the process has no slots": Situation(
-        _without_slots,
-        "explain b",
-        says=(
-            "it is number 2 of 2 in the queue",
-            "the process has no slots",
-            "-> slotkeeper process set-limit sample 1",
-        ),
-        shows={"position": 2},
-    ),
-    "a request can start": Situation(
-        lambda operator: {"b": operator.wait("b")},
-        "explain {b}",
-        says=("it is number 1 of 1", "it can start, and a dispatch is about to start it"),
-        never=("the janitor",),
-        shows={"request_id": "b", "reasons.0.condition": "next"},
-    ),
-    "the doorbell is disabled, and the slot is in use": Situation(
-        _disabled,
-        "explain b",
-        says=(
-            "1 of 1 slot in use; no function receives messages of DispatchQueue: its event source mapping is Disabled; "
-            "the janitor starts what can start, once a minute",
-            "-> aws lambda update-event-source-mapping --enabled --uuid mapping-1",
-        ),
+        *("the process is paused", "-> slotkeeper process resume sample"),
         never=("expected start",),
     ),
-    "the doorbell is disabled, and a slot is free": Situation(
-        _free_while_disabled,
-        "explain b",
-        says=("no function receives messages of DispatchQueue", "the janitor starts what can start, once a minute"),
-        shows={"reasons.1.condition": "event source"},
+    "a request can start": _row(
+        lambda operator: {"b": operator.wait("b")},
+        "explain {b}",
+        *("it is number 1 of 1", "it can start, and a dispatch is about to start it"),
+        never=("the janitor",),
     ),
-    "a request was not accepted yet": Situation(
+    "the doorbell is disabled, and the slot is in use": _row(
+        _disabled,
+        "explain b",
+        f"1 of 1 slot in use; {_DISABLED.format('DispatchQueue')}; the janitor starts what can start, once a minute",
+        f"-> {_ENABLE}",
+        never=("expected start",),
+    ),
+    "a skipped request was sent again": _row(
+        _skipped_and_sent_again,
+        "explain b",
+        "b in sample: queued",
+        "it is number 1 of 1 in the queue",
+        *("attempt 1: skipped", "attempt 2: queued  {b}"),
+        shows={"found.0.attempts.0.timeline.2.why": "skipped: Skipped: no slot was free"},
+    ),
+    "a request lost its slot before its work began": _row(
+        _returned,
+        "explain a",
+        *("a in sample: queued", "it is number 1 of 1", "attempt 1: returned  {a}", "attempt 2: queued  {again}"),
+    ),
+    "a slot is reserved for a request": _row(
+        _reserved,
+        "explain a",
+        "a in sample: queued",
+        "it has waited for 59 s. A slot was reserved for it 1 min ago, and its workflow is being started.",
+        never=("has probably died", "expected start"),
+    ),
+    "a starter died between the reservation and the start": _row(
+        _reserved,
+        "explain a",
+        *("reserved for it 3 min ago", "Its starter has probably died: the next dispatch starts it again."),
+        at=NOW + 180,
+    ),
+    "a process was removed while a request was queued": _row(
+        _without_process,
+        "explain b",
+        "its process does not exist: the next dispatch rejects it",
+        "-> slotkeeper process add gone",
+    ),
+    "the item of a process is malformed, and a request of it is queued": _row(
+        _malformed,
+        "explain c",
+        "it is number 2 of 2 in the queue",
+        "the item of process sample is malformed, so no request of it starts",
+        "-> slotkeeper process repair sample",
+        never=("it can start",),
+    ),
+}
+
+_NOT_FOUND = {
+    "a request was not accepted yet": _row(
         lambda operator: operator.send("c") and None,
         "explain c",
-        says=(
-            "No request c found",
-            "Not read: about 1 message of RequestQueue: the starter accepts them within seconds: run this again",
-            "no request c found in what could be read",
-        ),
-        shows={"state": None, "position": None, "not_read.0.source": "RequestQueue"},
+        "Not read: about 1 message of RequestQueue: the starter accepts them within seconds: run this again",
+        "no request c found in what could be read",
+        shows={"state": None, "not_read.0.source": "RequestQueue"},
         exit_code=1,
     ),
-    "a request is not accepted, since no function receives it": Situation(
+    "a request is not accepted, since no function receives it": _row(
         _sent_while_disabled,
         "explain c",
-        says=(
-            "about 1 message of RequestQueue: no function receives messages of RequestQueue",
-            "aws lambda update-event-source-mapping --enabled --uuid mapping-1",
-        ),
+        f"about 1 message of RequestQueue: {_DISABLED.format('RequestQueue')}: {_ENABLE}",
         never=("within seconds",),
         exit_code=1,
     ),
-    "a request was never sent": Situation(
+    "a request was never sent": _row(
         lambda _: None,
         "explain typo",
-        says=_NOT_FOUND,
+        "no request typo found: check the id. Rows are kept for 30 days after the end",
         never=("sample-", "Not read"),
         shows={"state": None, "reasons": [], "next": [], "not_read": []},
         exit_code=4,
     ),
-    "a request was never sent to this process": Situation(
+    "a request was never sent to this process": _row(
         lambda operator: operator.wait("b") and None,
         "explain typo --process sample",
-        says=_NOT_FOUND,
+        "no request typo found: check the id",
+        never=("last second",),
         exit_code=4,
     ),
-    "a row is malformed": Situation(
+    "a row is malformed": _row(
         _malformed_row,
         "explain b",
-        says=("Not read: RequestTable: request sample-", "sent must be of DynamoDB type N", "in what could be read"),
+        *("Not read: RequestTable: request sample-", "sent must be of DynamoDB type N", "in what could be read"),
         exit_code=1,
     ),
-    "the item of a process is malformed, and a request of it runs": Situation(
-        _malformed,
-        "explain a",
-        says=(
-            "a in sample: started",
-            "its execution is RUNNING. Whether it holds its slot could not be read.",
-            "attempt 1: started  {a}",
-            "Not read: SlotTable: the item of process sample is malformed",
-            "slotkeeper process repair sample",
-        ),
-        shows={"state": "started"},
-    ),
-    "the item of a process is malformed, and a request of it is queued": Situation(
-        _malformed,
-        "explain c",
-        says=(
-            "c in sample: queued",
-            "it is number 2 of 2 in the queue",
-            "the item of process sample is malformed, so no request of it starts",
-            "-> slotkeeper process repair sample",
-        ),
-        never=("it can start",),
-        shows={"position": 2, "reasons.0.condition": "malformed process"},
-    ),
-    "a process was removed while a request was queued": Situation(
-        _without_process,
-        "explain b",
-        says=(
-            "b in gone: queued",
-            "its process does not exist: the next dispatch rejects it",
-            "-> slotkeeper process add gone",
-        ),
-    ),
-    "a request of an unknown process": Situation(
-        _unknown_process,
-        "explain b",
-        says=(
-            "b in typo: rejected",
-            "attempt 1 was rejected at 2026-09-21 14:13:20 UTC (UnknownProcess): no such.",
-            "-> slotkeeper process add typo --limit 1 --target JOB_OR_ARN",
-            "-> slotkeeper failed redrive b --process typo",
-        ),
-        shows={"state": "rejected"},
-    ),
-    "a request runs": Situation(
-        _running,
-        "explain a",
-        says=(
-            "a in sample: started",
-            "it has held a slot for 1 min, and its Glue run {run} is RUNNING.",
-            "-> slotkeeper request cancel a --process sample --stop",
-            "glue run: RUNNING {run}",
-        ),
-        shows={"state": "started", "position": None, "reasons": []},
-    ),
-    "a slot is reserved for a request": Situation(
-        _reserved,
-        "explain a",
-        says=("a in sample: queued", "A slot was reserved for it 1 min ago, and its workflow is being started."),
-        never=("has probably died", "expected start"),
-        shows={"state": "queued", "position": None},
-    ),
-    "a starter died between the reservation and the start": Situation(
-        _reserved,
-        "explain a",
-        says=("reserved for it 3 min ago", "Its starter has probably died: the next dispatch starts it again."),
-        at=NOW + 180,
-    ),
-    "an aborted execution holds its slot": Situation(
-        _stopped,
-        "explain a",
-        says=("a in sample: started", "its execution has ended (ABORTED), and its slot will be free by about"),
-    ),
-    "a request has no slot any more, and its execution has not ended": Situation(
-        _released, "explain a", says=("a in sample: started", "it holds no slot, and its execution is about to end.")
-    ),
-    "a request has no slot any more, and its execution was aborted": Situation(
-        _aborted, "explain a", says=("its execution has ended (ABORTED). Its end is about to be recorded.",)
-    ),
-    "a request has recorded its success, and holds its slot": Situation(
-        _recorded,
-        "explain a",
-        says=("a in sample: succeeded", "attempt 1 succeeded at 2026-09-21", ", and is about to release its slot."),
-    ),
-    "a request succeeded": Situation(
-        _succeeded,
-        "explain a",
-        says=(
-            "a in sample: succeeded",
-            "attempt 1 succeeded at ",
-            ": Glue run {run} SUCCEEDED.",
-            "attempt 1: succeeded",
-        ),
-        shows={"state": "succeeded", "next": []},
-    ),
-    "a request of a state machine succeeded": Situation(
-        _child_succeeded,
-        "explain a",
-        says=("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
-    ),
-    "a request lost its slot before its work began": Situation(
-        _returned,
-        "explain a",
-        says=("a in sample: queued", "it is number 1 of 1", "attempt 1: returned  {a}", "attempt 2: queued  {again}"),
-        shows={"found.0.attempts.0.state": "returned", "found.0.attempts.1.execution": "{again}"},
-    ),
-    "a request failed": Situation(
-        _failed,
-        "explain a",
-        says=(
-            "a in sample: failed",
-            "attempt 1 failed at 2026-09-21 14:13:50 UTC (Glue.Failed): no such month.",
-            "-> slotkeeper failed redrive a --process sample",
-            "failed glue run: jr_1",
-        ),
-        shows={"state": "failed", "found.0.attempts.0.reason": "no such month"},
-    ),
-    "a request failed, and its end is not published": Situation(
-        _unpublished,
-        "explain a",
-        says=(
-            "attempt 1 failed at 2026-09-21 14:13:50 UTC (Glue.Failed): no such month. Its end is not published",
-            "the janitor repeats it.",
-        ),
-        shows={"found.0.attempts.0.published": False},
-    ),
-    "a failed request was discarded": Situation(
-        _discarded,
-        "explain a",
-        says=("(Glue.Failed): the job failed. It was discarded.", "-> slotkeeper request submit --process sample"),
-        never=("redrive",),
-    ),
-    "a failed request was redriven": Situation(
-        _redriven,
-        "explain a",
-        says=("a in sample: queued", "it is number 1 of 1", "attempt 1: redriven", "attempt 2: queued  {again}"),
-        shows={"found.0.attempts.0.state": "redriven", "found.0.attempts.1.execution": "{again}"},
-    ),
-    "a redriven request failed again": Situation(
-        _failed_twice,
-        "explain a",
-        says=("a in sample: failed", "attempt 2 failed at", "attempt 1: redriven", "attempt 2: failed"),
-    ),
-    **{
-        f"a request ended as {end}, {code}": Situation(
-            partial(_ended, end, code),
-            "explain a",
-            says=(
-                f"attempt 1 {words} at 2026-09-21 14:13:50 UTC ({code}): because of {code}.",
-                f"-> slotkeeper {step}",
-            ),
-            never=("sample-",),
-            shows={"state": state, "found.0.attempts.0.code": code, "found.0.attempts.0.execution": None},
-        )
-        for end, code, state, words, step in (
-            ("SKIPPED", "Skipped", "skipped", "was skipped", "failed redrive a --process sample"),
-            (
-                "TOO_LATE",
-                "TooLate",
-                "too late",
-                "was too late",
-                "failed redrive a --process sample --start-before HH:MM",
-            ),
-            ("CANCELLED", "Cancelled", "cancelled", "was cancelled", "failed redrive a --process sample"),
-            ("REJECTED", "NameTaken", "rejected", "was rejected", "failed redrive a --process sample"),
-            ("REJECTED", "TooLarge", "rejected", "was rejected", "request submit --process sample --request-id A_NEW"),
-        )
-    },
-    "another request was sent with the id": Situation(
-        _reused,
-        "explain a",
-        says=(
-            "a in sample: queued",
-            "a in sample: rejected",
-            "(RequestIdReused): request_id 'a' is already used by another request",
-            "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
-        ),
-        shows={"state": "queued", "found.1.state": "rejected"},
-    ),
-    "two callers wait for requests of one id": Situation(
-        _of_two_callers,
-        "explain a",
-        says=("a in sample: succeeded", "{first}", "a in sample: queued", "{second}"),
-        never=("tttt", "uuuu"),
-    ),
-    "the execution of a request with a caller is given": Situation(
-        _of_two_callers, "explain {second}", says=("a in sample: queued", "{second}"), never=("{first}",)
-    ),
-    "a message is no request": Situation(
+    "a message is no request": _row(
         lambda operator: send_dead_letter(operator, message_id="m-bad"),
         "explain m-bad",
-        says=(
-            "its message was not accepted, and is kept in RequestDeadLetterQueue for 14 days: because of Invalid",
-            "-> slotkeeper dlq show request",
-        ),
+        "m-bad in RequestDeadLetterQueue: dead-lettered",
+        "its message was not accepted: because of InvalidRequest. It is kept in RequestDeadLetterQueue for 14 days",
+        "-> slotkeeper dlq show request",
         never=("sample-",),
-        shows={"state": "dead-lettered"},
-    ),
-    "a process with queued requests: what keeps a new request or lease from starting": Situation(
-        _behind_a,
-        "explain --process sample",
-        says=(
-            "a new request of sample:",
-            "it would be number 2 in the queue",
-            "behind b, which is next; 1 of 1 slot in use",
-            "a  RUNNING for 1 min",
-            "a lease of sample:",
-            "- behind b, which is next",
-            "- 1 of 1 slot in use",
-        ),
-        shows={"position": 2, "lease_reasons.0.condition": "queue", "reasons.1.condition": "slots", "queued": 1},
-    ),
-    "a process with free slots": Situation(
-        lambda _: None,
-        "explain --process sample",
-        says=("a new request of sample:", "nothing keeps it from starting"),
-        never=("a lease of",),
-    ),
-    "a process whose item is malformed": Situation(
-        _malformed,
-        "explain --process sample",
-        says=("the item of process sample is malformed", "-> slotkeeper process repair sample", "Not read: SlotTable"),
-        never=("nothing keeps it",),
-    ),
-    "a lease": Situation(
-        partial(_lease, int(NOW) + 90),
-        "explain lease-1",
-        says=(
-            "lease-1 in sample: a lease",
-            "a block of code holds a slot of sample as this lease for 1 min, and the lease ends in 30 s.",
-        ),
-        never=("holder release",),
-    ),
-    "a lease that has expired": Situation(
-        partial(_lease, int(NOW) + 30),
-        "explain lease-1",
-        says=("the lease expired 30 s ago", "-> slotkeeper holder release lease-1"),
     ),
 }
+
+_STARTED = {
+    "a request runs": _row(
+        _running,
+        "explain a",
+        "a in sample: started",
+        "it has held a slot for 1 min, and its Glue run {run} is RUNNING.",
+        "-> slotkeeper request cancel a --process sample --stop",
+        "glue run: RUNNING {run}",
+        shows={
+            "position": None,
+            "found.0.attempts.0.timeline.2.why": "Glue run {run} RUNNING",
+            "found.0.attempts.0.timeline.2.for_seconds": 60,
+        },
+    ),
+    "the item of a process is malformed, and a request of it runs": _row(
+        _malformed,
+        "explain a",
+        "its execution is RUNNING. Whether it holds its slot could not be read.",
+        "attempt 1: started  {a}",
+        "Not read: SlotTable: the item of process sample is malformed",
+        "slotkeeper process repair sample",
+    ),
+    "an aborted execution holds its slot": _row(
+        _stopped,
+        "explain a",
+        "a in sample: started",
+        "its execution has ended (ABORTED), and its slot will be free by about",
+        "-> slotkeeper holder release {a}",
+    ),
+    "a request has no slot any more, and its execution has not ended": _row(
+        _released, "explain a", "a in sample: started", "it holds no slot, and its execution is about to end."
+    ),
+    "a request has no slot any more, and its execution was aborted": _row(
+        _aborted, "explain a", "its execution has ended (ABORTED). Its end is about to be recorded."
+    ),
+    "a lease": _row(
+        partial(_lease, int(NOW) + 90),
+        "explain lease-1",
+        "lease-1 in sample: a lease",
+        "a block of code holds a slot of sample as this lease for 1 min, and the lease ends in 30 s.",
+        never=("holder release",),
+    ),
+    "a lease that has expired": _row(
+        partial(_lease, int(NOW) + 30),
+        "explain lease-1",
+        *("the lease expired 30 s ago", "-> slotkeeper holder release lease-1"),
+    ),
+}
+
+_ENDED = {
+    "a request has recorded its success, and holds its slot": _row(
+        _recorded, "explain a", "attempt 1 succeeded at 2026-09-21", ", and is about to release its slot."
+    ),
+    "a request has recorded its failure, and holds its slot": _row(
+        _failed_and_holds, "explain a", "(Glue.Failed): no such month, and is about to release its slot."
+    ),
+    "a request succeeded": _row(
+        _succeeded,
+        "explain a",
+        *("a in sample: succeeded", ": Glue run {run} SUCCEEDED.", "attempt 1: succeeded"),
+        shows={"state": "succeeded", "next": [], "found.0.attempts.0.timeline.3.why": "succeeded"},
+    ),
+    "a request of a state machine succeeded": _row(
+        _child_succeeded,
+        "explain a",
+        *("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
+    ),
+    "a request failed": _row(
+        partial(_failed, "no such month"),
+        "explain a",
+        "a in sample: failed",
+        f"attempt 1 failed at {_MINUTE_LATER} (Glue.Failed): no such month.",
+        *("-> slotkeeper failed redrive a --process sample", "failed glue run: jr_1"),
+    ),
+    "a long error keeps its end": _row(
+        partial(_failed, "Traceback: " + "at a line of the code; " * 40 + "KeyError: 'month'"),
+        "explain a",
+        *("(Glue.Failed): Traceback: at", "KeyError: 'month'.", "-> slotkeeper failed redrive"),
+    ),
+    "a request failed, and its end is not published": _row(
+        _unpublished,
+        "explain a",
+        f"attempt 1 failed at {_MINUTE_LATER} (Glue.Failed): no such month. Its end is not published",
+        "the janitor repeats it.",
+        shows={
+            "found.0.attempts.0.published": False,
+            "found.0.attempts.0.timeline.4.why": "not yet: the janitor repeats it",
+        },
+    ),
+    "a failed request was discarded": _row(
+        _discarded,
+        "explain a",
+        *("(Glue.Failed): the job failed. It was discarded.", "-> slotkeeper request submit --process sample"),
+        never=("redrive",),
+    ),
+    "a failed request was redriven": _row(
+        _redriven,
+        "explain a",
+        *("a in sample: queued", "it is number 1 of 1", "attempt 1: redriven", "attempt 2: queued  {again}"),
+    ),
+    "a redriven request failed again": _row(
+        _failed_twice, "explain a", "a in sample: failed", "attempt 2 failed at", "attempt 1: redriven"
+    ),
+    **{
+        f"a request ended as {end}, {code}": _row(
+            partial(_ended, end, code),
+            "explain a",
+            f"attempt 1 {words} at {_MINUTE_LATER} ({code}): because of {code}.",
+            f"-> slotkeeper {step}",
+            never=("sample-",),
+            shows={"found.0.attempts.0.code": code, "found.0.attempts.0.execution": None},
+        )
+        for end, code, words, step in (
+            ("SKIPPED", "Skipped", "was skipped", "failed redrive a --process sample"),
+            ("TOO_LATE", "TooLate", "was too late", "failed redrive a --process sample --start-before HH:MM"),
+            ("CANCELLED", "Cancelled", "was cancelled", "failed redrive a --process sample"),
+            ("REJECTED", "NameTaken", "was rejected", "failed redrive a --process sample"),
+            ("REJECTED", "TooLarge", "was rejected", "request submit --process sample --request-id A_NEW"),
+        )
+    },
+    "a request of an unknown process": _row(
+        _unknown_process,
+        "explain b",
+        "attempt 1 was rejected at 2026-09-21 14:13:20 UTC (UnknownProcess): no such.",
+        "-> slotkeeper process add typo --limit 1 --target JOB_OR_ARN",
+        "-> slotkeeper failed redrive b --process typo",
+    ),
+    "a request of a process that was unknown, and exists now": _row(
+        _process_added_later, "explain b", "-> slotkeeper failed redrive b --process typo", never=("process add",)
+    ),
+}
+
+_SEVERAL = {
+    "another request was sent with the id": _row(
+        _reused,
+        "explain a",
+        "a in sample: queued",
+        "a in sample: rejected",
+        "(RequestIdReused): request_id 'a' is already used by another request",
+        "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
+    ),
+    "two callers wait for requests of one id": _row(
+        _of_two_callers,
+        "explain a",
+        *("a in sample: queued  {second}", "a in sample: succeeded  {first}"),
+        never=("tttt", "uuuu"),
+    ),
+    "the execution of a request with a caller is given": _row(
+        _of_two_callers, "explain {second}", "a in sample: queued", "{second}", never=("{first}",)
+    ),
+}
+
+_NEW = {
+    "a process with queued requests: what keeps a new request or lease from starting": _row(
+        _behind_a,
+        "explain --process sample",
+        "a new request of sample:",
+        "it would be number 2 in the queue",
+        "behind b, which is next; 1 of 1 slot in use",
+        "held by a  RUNNING for 1 min",
+        *("a lease of sample:", "- behind b, which is next", "- 1 of 1 slot in use"),
+        shows={"position": 2, "lease_reasons.0.condition": "queue", "reasons.1.condition": "slots", "queued": 1},
+    ),
+    "a process with free slots": _row(
+        lambda _: None,
+        "explain --process sample",
+        *("a new request of sample:", "nothing keeps it from starting"),
+        never=("a lease of",),
+    ),
+    "a process with free slots, and requests that were not accepted": _row(
+        lambda operator: operator.send("c") and None,
+        "explain --process sample",
+        *("nothing that was read keeps it from starting", "Not read: about 1 message of RequestQueue"),
+        never=("nothing keeps",),
+    ),
+    "a process with free slots, while no function receives requests": _row(
+        _sent_while_disabled,
+        "explain --process sample",
+        _DISABLED.format("RequestQueue"),
+        f"-> {_ENABLE}",
+        never=("keeps it from starting",),
+    ),
+    "a process whose item is malformed": _row(
+        _malformed,
+        "explain --process sample",
+        *("the item of process sample is malformed", "-> slotkeeper process repair sample", "Not read: SlotTable"),
+        never=("nothing keeps it",),
+    ),
+}
+
+SITUATIONS = {**_QUEUED, **_NOT_FOUND, **_STARTED, **_ENDED, **_SEVERAL, **_NEW}

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.request_table import place_of
 from slotkeeper.slots.rows import Listed, QueuedRow
-from slotkeeper_cli.expected_start import ExpectedStart, expected_start
-from slotkeeper_cli.explanation import lease_reasons
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.explanation import queue_of
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.row_search import RowSearch
-from tests.cli.operator_account import NOW, Operator
+from slotkeeper_cli.stack_connection import StackConnection
+from tests.cli.account_contents import succeed
+from tests.cli.operator_account import NOW, Operator, StubbedCalls
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
@@ -99,72 +103,16 @@ def test_a_request_of_a_malformed_process_keeps_its_place() -> None:
 
 
 def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
-    low = row("p-low", 2)
-    assert [each.text for each in lease_reasons(queue(process(paused=True), low))] == [
-        "behind low, which is next",
-        "the process is paused",
-    ]
-    assert lease_reasons(queue(process(), row("p-heavy", weight=9))) == []
-    assert lease_reasons(queue(process(target=NO_TARGET))) == []
+    def reasons(of: ProcessQueue) -> list[str]:
+        lease = of.with_lease().find()
+        assert lease is not None
+        return [each.text for each in lease.reasons]
 
-
-def _waits_for(ages: dict[str, int], durations: list[float], *ahead: int, **changes: Any) -> tuple[Any, Any]:
-    """The range of the expected start in seconds from now, with holders of these ages and a limit of two."""
-    holders = {name: replace(HOLDER, since=int(NOW) - age) for name, age in ages.items()}
-    of = process(**{"holders": holders, "slots_in_use": len(holders), "slot_limit": 2, **changes})
-    found = expected_start(of, ahead, 1, durations, NOW)
-    assert found.samples == len(durations)
-    return tuple(None if each is None else each - NOW for each in (found.earliest, found.latest))
-
-
-TENS = [10.0 * number for number in range(1, 11)]  # 10 to 100 seconds
-
-
-@pytest.mark.parametrize(
-    ("ages", "durations", "ahead", "expected"),
-    [
-        pytest.param({"a": 0}, TENS, (), (0, 0), id="a slot is free"),
-        pytest.param({"a": 0, "b": 0}, TENS, (), (20, 100), id="the first of two holders that have just started"),
-        pytest.param({"a": 50, "b": 0}, TENS, (), (10, 50), id="a holder of this age has at most 50 s left"),
-        pytest.param({"a": 50, "b": 0}, TENS, (1,), (20, 100), id="one request is before it, and takes the first slot"),
-        pytest.param({"a": 200, "b": 0}, TENS, (), (20, 100), id="a holder that has run for longer than each"),
-        pytest.param({"a": 200, "b": 300}, TENS, (), (None, None), id="all holders have run for longer than each"),
-        pytest.param({"a": 0, "b": 0}, TENS[:4], (), (None, None), id="too few executions"),
-    ],
-)
-def test_the_expected_start(
-    ages: dict[str, int], durations: list[float], ahead: tuple[int, ...], expected: tuple[Any, Any]
-) -> None:
-    assert _waits_for(ages, durations, *ahead) == expected
-
-
-def test_a_queued_request_starts_after_those_before_it_and_at_no_known_time_while_paused() -> None:
-    of = process(slot_limit=1, slots_in_use=1, holders={"p-1": replace(HOLDER, since=int(NOW))})
-    rows = [row("p-a"), row("p-b", weight=2), row("p-c")]
-    waits = queue(of, *rows)
-    expected = [waits.expected(each, TENS) for each in waits.requests]
-    # The holder takes 20 to 100 s, and the request before the last one too; the blocked one starts at no known time.
-    assert expected == [ExpectedStart(NOW + 20, NOW + 100, 10), None, ExpectedStart(NOW + 40, NOW + 200, 10)]
-    paused = queue(replace(of, paused=True), *rows)
-    assert [paused.expected(each, TENS) for each in paused.requests] == [None, None, None]
-
-
-def test_a_lease_may_end_at_any_time_until_its_end() -> None:
-    lease = replace(HOLDER, state="LEASED", until=int(NOW) + 30)
-    assert _waits_for({}, TENS, holders={"a": lease}, slots_in_use=1, slot_limit=1) == (0, 30 + CLOCK_SKEW_SECONDS)
-
-
-@pytest.mark.parametrize(
-    ("expected", "text"),
-    [
-        (ExpectedStart(None, None, 4), "not known: 4 recent requests of the process, 5 are needed"),
-        (ExpectedStart(NOW + 20, None, 9), "in 20 s or later: a holder has run for longer than each recent request"),
-        (ExpectedStart(NOW + 20, NOW + 90, 9), "in 20 s to 1 min 30 s, by about "),
-        (ExpectedStart(NOW + 20, NOW + 20, 9), "in 20 s, by about "),
-    ],
-)
-def test_the_text_of_an_expected_start(expected: ExpectedStart, text: str) -> None:
-    assert expected.text(NOW).startswith(text)
+    can_start = ["it can start, and a dispatch is about to start it"]
+    paused = queue(process(paused=True), row("p-low", 2))
+    assert reasons(paused) == ["behind low, which is next", "the process is paused"]
+    assert reasons(queue(process(), row("p-heavy", weight=9))) == can_start
+    assert reasons(queue(process(target=NO_TARGET))) == can_start
 
 
 DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
@@ -207,6 +155,89 @@ def test_a_request_is_found_before_the_index_has_it(operator: Operator, monkeypa
     operator.wait("b")
     assert operator.run("explain", "b", "--process", "sample").exit_code == 0
     assert operator.run("explain", "b").exit_code == 4
+
+
+def _counted(operator: Operator, *command: str) -> Counter[str]:
+    """The calls of a command, by operation."""
+    calls = Counter[str]()
+    note = lambda model, **_: calls.update([model.name])  # noqa: E731
+    clients = (operator.dynamodb, operator.sqs, operator.glue, operator.stepfunctions)
+    for client in clients:
+        client.meta.events.register("before-call", note)
+    try:
+        assert operator.run(*command).exit_code == 0
+    finally:
+        for client in clients:
+            client.meta.events.unregister("before-call", note)
+    return calls
+
+
+def test_the_calls_do_not_grow_with_the_number_of_processes(operator: Operator) -> None:
+    """Also of a request whose id each of them has, which is explained for ten, and counted for the others."""
+    operator.hold("a")
+    operator.wait("b")
+    few = [_counted(operator, "explain", given) for given in ("a", "b")]
+    for number in range(30):
+        operator.processes.create(f"p{number:02}", 1, "sample-job")
+        operator.wait("nightly", f"p{number:02}")
+    assert [_counted(operator, "explain", given) for given in ("a", "b")] == few
+    assert (few[1]["Query"], few[1]["BatchGetItem"], few[1]["GetItem"]) == (3, 2, 2)
+
+    shown = operator.run("explain", "nightly").stdout
+    assert shown.count(": queued") == 10
+    assert "Not read: RequestTable: 20 more requests have the id, of p10 and others: give --process" in shown
+    assert sum(_counted(operator, "explain", "nightly").values()) < 60
+
+
+def test_a_request_deep_in_its_queue_is_explained_in_few_lines(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 12)
+    for number in range(12):
+        operator.hold(f"h{number}")
+    for number in range(30):
+        operator.wait(f"q{number}")
+    shown = operator.run("explain", "q29").stdout
+    assert "it is number 30 of 30 in the queue" in shown
+    assert "and 9 more: slotkeeper status sample" in shown
+    assert len(shown.splitlines()) == 10
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "source", "still"),
+    [
+        ("stepfunctions", "ListExecutions", "executions", "held by a  RUNNING"),
+        ("lambda", "ListEventSourceMappings", "event source of DispatchQueue", "1 of 1 slot in use"),
+    ],
+)
+def test_what_may_not_be_read_is_named_and_the_rest_answered(
+    operator: Operator, service: str, call: str, source: str, still: str
+) -> None:
+    operator.hold("a")
+    operator.wait("b")
+    denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+    with StubbedCalls(service, {call: lambda _: denied}):
+        shown = operator.run("explain", "b")
+    assert (shown.exit_code, f"Not read: {source}: {call} failed with AccessDenied" in shown.stdout) == (0, True)
+    assert still in shown.stdout
+
+
+def test_the_queue_of_a_process_has_positions_reasons_and_expected_starts(operator: Operator) -> None:
+    for number in range(5):
+        succeed(operator, f"old{number}")
+    operator.hold("a")
+    for request_id, weight in (("b", 1), ("heavy", 2), ("c", 1)):
+        operator.wait(request_id, weight=weight)
+    account = Account(StackConnection("slotkeeper"))
+    queue = queue_of(account, "sample")
+    assert (queue["queued"], queue["is_cut"], queue["not_read"]) == (3, False, [])
+    shown = [(each["request_id"], each["position"], each["because"]) for each in queue["requests"]]
+    assert shown == [
+        ("b", 1, "1 of 1 slot in use"),
+        ("heavy", None, "blocked: weight 2 above the limit 1"),
+        ("c", 2, "behind b, which is next; 1 of 1 slot in use"),
+    ]
+    assert [each["expected_start"] is None for each in queue["requests"]] == [False, True, False]
+    with pytest.raises(NotFound):
+        queue_of(account, "typo")
 
 
 # The states --------------------------------------------------------------------------------------------------------

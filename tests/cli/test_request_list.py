@@ -92,7 +92,7 @@ def test_a_list_names_reasons_and_expected_starts(operator: Operator) -> None:
     operator.wait("b")
     queued = operator.run("request", "list", "sample", "--state", "queued", "--json").json["requests"]
     assert [one["condition"] for one in queued[0]["reasons"]] == ["slots"]
-    assert queued[0]["expected_start"]["samples"] == 6
+    assert queued[0]["expected_start"].keys() == {"at", "seconds", "text"}
 
 
 def test_ended_requests_are_listed_last_ended_first_and_not_all(operator: Operator) -> None:

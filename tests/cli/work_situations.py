@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
@@ -38,18 +40,10 @@ def _succeeded(operator: Operator) -> None:
     ledger.settle_succeeded(_MESSAGE, claimed, "{}")
 
 
-def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) -> None:
-    if has_row:
-        ledger, claimed = start_work(operator, _MESSAGE, NOW)
-        ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
-        ledger.settle_dead_lettered(_MESSAGE, claimed)
-    if has_message:
-        give_up(operator, "w")
-
-
-def _redriven(operator: Operator) -> None:
-    _given_up(operator, has_row=True)
-    assert operator.run("dlq", "redrive", "work", "--id", "w", "--yes").exit_code == 0
+def _dead_lettered(operator: Operator) -> None:
+    ledger, claimed = start_work(operator, _MESSAGE, NOW)
+    ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
+    ledger.settle_dead_lettered(_MESSAGE, claimed)
 
 
 def _malformed_row(operator: Operator) -> None:
@@ -74,110 +68,83 @@ def _disabled(operator: Operator) -> None:
     _retried(operator)
 
 
+def _row(state: Callable[[Operator], None], *says: str, **options: Any) -> Situation:
+    return Situation(state, "explain w", says, **options)
+
+
 SITUATIONS = {
-    "the next attempt is due later": Situation(
+    "the next attempt is due later": _row(
         _retried,
-        "explain w",
-        says=(
-            "w in the worker: waiting",
-            "attempt 1 failed (HTTP 503). Attempt 2 is due in 30 s, at ",
-            "-> slotkeeper retry run-now w",
-            "-> slotkeeper retry cancel w",
-            "attempt 1: failed",
-            "HTTP 503",
-            "attempt 2: due ",
-        ),
+        "w in the worker: waiting",
+        "attempt 1 failed (HTTP 503). Attempt 2 is due in 30 s, at ",
+        *("-> slotkeeper retry run-now w", "-> slotkeeper retry cancel w"),
+        *("attempt 1: failed", "HTTP 503", "attempt 2: due "),
         shows={"state": "waiting", "work.next_attempt_at": "2026-09-21T14:14:20Z", "work.history.0.error": "HTTP 503"},
         at=NOW + 30,
     ),
-    "the next attempt is overdue": Situation(
+    "the next attempt is overdue": _row(
         _retried,
-        "explain w",
-        says=("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
+        *("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
         at=NOW + 300,
     ),
-    "the breaker is open": Situation(
+    "the breaker is open": _row(
         partial(_retried, health=_OPEN),
-        "explain w",
-        says=(
-            *("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
-            "-> slotkeeper retry breaker show default",
-        ),
+        *("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
+        "-> slotkeeper retry breaker show default",
         never=("run-now",),
         shows={"work.reasons.0.condition": "breaker", "work.reasons.0.state": "OPEN"},
         at=NOW + 61,
     ),
-    "an operator has opened the breaker": Situation(
+    "an operator has opened the breaker": _row(
         partial(_retried, health=replace(_OPEN, breaker=replace(_OPEN.breaker, forced=True))),
-        "explain w",
-        says=("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
+        *("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
         never=("run-now",),
     ),
-    "all permitted callers are under way": Situation(
+    "all permitted callers are under way": _row(
         partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
-        "explain w",
-        says=("downstream default: 1 of 1 permitted caller under way",),
+        "downstream default: 1 of 1 permitted caller under way",
         never=("run-now",),
         shows={"work.reasons.0.limit": 1},
     ),
-    "the retry budget is used up": Situation(
+    "the retry budget is used up": _row(
         partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
-        "explain w",
-        says=("downstream default: the retry budget is used up",),
+        "downstream default: the retry budget is used up",
         never=("run-now",),
         at=NOW + 61,
     ),
-    "the state of the downstream is malformed": Situation(
-        _malformed_downstream, "explain w", says=("w in the worker: waiting", "Not read: DownstreamTable: ")
+    "the state of the downstream is malformed": _row(
+        _malformed_downstream, "w in the worker: waiting", "Not read: DownstreamTable: "
     ),
-    "the event source is disabled, and an attempt is overdue": Situation(
+    "the event source is disabled, and an attempt is overdue": _row(
         _disabled,
-        "explain w",
-        says=("Attempt 2 was due", "no function receives messages of WorkQueue: its event source mapping is Disabled"),
+        *("Attempt 2 was due", "no function receives messages of WorkQueue: its event source mapping is Disabled"),
         never=("run-now",),
         at=NOW + 90,
     ),
-    "an attempt runs": Situation(
+    "an attempt runs": _row(
         _runs,
-        "explain w",
-        says=("w in the worker: running", "attempt 1 started at", "If its worker has died, it is made again after"),
+        "w in the worker: running",
+        *("attempt 1 started at", "If its worker has died, it is made again after"),
     ),
-    "work succeeded": Situation(_succeeded, "explain w", says=("w in the worker: succeeded", "attempt 1 succeeded.")),
-    "work was dead-lettered": Situation(
-        partial(_given_up, has_row=True),
-        "explain w",
-        says=(
-            "1 attempt made, then dead-lettered: it failed. It is in WorkDeadLetterQueue (AttemptsExhausted).",
-            "-> slotkeeper dlq redrive work --id w",
-        ),
-        shows={"work.dead_letter.queue": "WorkDeadLetterQueue"},
+    "work succeeded": _row(_succeeded, "w in the worker: succeeded", "attempt 1 succeeded."),
+    "work was dead-lettered": _row(
+        _dead_lettered,
+        "1 attempt made, then dead-lettered: HTTP 503.",
+        "Its message is in WorkDeadLetterQueue for 14 days, unless it was redriven or discarded.",
+        "-> slotkeeper dlq redrive work --id w",
     ),
-    "work was dead-lettered, and its row has expired": Situation(
-        partial(_given_up, has_row=False),
-        "explain w",
-        says=("w in the worker: dead-lettered", "it failed. It is in WorkDeadLetterQueue (AttemptsExhausted)."),
+    "work was dead-lettered, and its row has expired": _row(
+        give_up,
+        "w in WorkDeadLetterQueue: dead-lettered",
+        "it was dead-lettered, and its row is gone: it failed. It is kept in WorkDeadLetterQueue for 14 days",
+        *("-> slotkeeper dlq redrive work --id w", "AttemptsExhausted"),
     ),
-    "work was dead-lettered, and its message is gone": Situation(
-        partial(_given_up, has_row=True, has_message=False),
-        "explain w",
-        says=("1 attempt made, then dead-lettered: HTTP 503. No dead-letter message of it was found",),
-    ),
-    "work was redriven": Situation(
-        _redriven, "explain w", says=("w in the worker: dead-lettered", "No dead-letter message of it was found")
-    ),
-    "the row of the ledger is malformed": Situation(
-        _malformed_row, "explain w", says=("w in the worker: ", "of the request ledger: status")
-    ),
-    "the breaker holds a message back before its first attempt": Situation(
+    "the row of the ledger is malformed": _row(_malformed_row, "w in the worker: ", "of the request ledger: status"),
+    "the breaker holds a message back before its first attempt": _row(
         _held_back,
-        "explain w",
-        says=(
-            "No request w found",
-            "Not read: about 1 message of WorkQueue: a request without an attempt has no row, and may be one of them; "
-            "downstream default: the breaker is OPEN",
-            "no request w found in what could be read",
-        ),
-        shows={"state": None, "not_read.0.source": "WorkQueue"},
+        "Not read: about 1 message of WorkQueue: a request without an attempt has no row, and may be one of them; "
+        "downstream default: the breaker is OPEN",
+        "no request w found in what could be read",
         exit_code=1,
     ),
 }

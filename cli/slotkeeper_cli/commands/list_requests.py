@@ -166,12 +166,10 @@ class Listing:
         for why in queue.malformed:
             self._search.note_unread("RequestTable", why)
         times = slot_seconds(self._control.rows, [self._name], self._now)
-        found = []
-        for each in queue.requests[:limit]:
-            expected = queue.expected(each, times.get(self._name, ()))
-            shown = each.as_dict(self._now)
-            found.append(shown | {"expected_start": expected and expected.as_dict(self._now)})
-        return found
+        starts = queue.expected_starts(times[self._name])
+        return [
+            each.as_dict(self._now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]
+        ]
 
     def _ended(self, states: Collection[ListedState], most: int) -> list[dict[str, Any]]:
         """Those that ended last."""
@@ -228,6 +226,6 @@ def _state(request: dict[str, Any]) -> str:
 
 
 def _start(request: dict[str, Any]) -> str:
-    """The earliest expected start, such as `2 min`; empty if it is not known."""
-    earliest = (request.get("expected_start") or {}).get("earliest_seconds")
-    return "" if earliest is None else duration(earliest)
+    """The expected start, such as `2 min`; empty if it is not known."""
+    expected = (request.get("expected_start") or {}).get("seconds")
+    return "" if expected is None else duration(expected)

@@ -31,10 +31,10 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.commands.explain import Explained
 from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.explanation import explain
 from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
@@ -191,7 +191,7 @@ class StackReader:
     def request(self, request_id: str, process: str | None) -> Snapshot[dict[str, Any]]:
         """A request as `slotkeeper explain ID --json` shows it."""
         return self._reading(
-            ("request", request_id, process), lambda: Explained(self.stack, request_id).collect(process), 3 * REFRESH
+            ("request", request_id, process), lambda: explain(Account(self.stack), request_id, process), 3 * REFRESH
         )
 
     def failures(self) -> Snapshot[tuple[list[FailureGroup], list[str]]]:

@@ -1,0 +1,316 @@
+"""Why a request is where it is: one sentence, the reasons, the expected start, and what to do next.
+
+Every function decides from what was read before, and makes no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slotkeeper.next_step import ToFillIn, next_step
+from slotkeeper.retry.downstream.health import State
+from slotkeeper.retry.ledger import Row
+from slotkeeper.retry.operations import is_cancelled
+from slotkeeper.slots.process import Holder
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.conditions import Condition, because
+from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
+from slotkeeper_cli.holders import lease_as_dict, lease_text
+from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.request_finder import Run, failure_of, is_discarded
+from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, hide_tokens, state_of
+from slotkeeper_cli.retries import line
+from slotkeeper_cli.slot_control import add_command
+
+# Seconds after which the invocation has ended that has reserved a slot and starts its workflow.
+STARTER_SECONDS = 60
+_RING = "the janitor starts what can start, once a minute"
+# Of an error in a sentence: its beginning names it, and its end what to do. The attempt has all of it.
+_ERROR_WIDTH = 240
+_ENDS = {
+    RequestState.SKIPPED: "was skipped",
+    RequestState.TOO_LATE: "was too late",
+    RequestState.CANCELLED: "was cancelled",
+    RequestState.REJECTED: "was rejected",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer to "why?".
+
+    Attributes:
+        answer: in words.
+        reasons: why it has not started; empty for a request that has.
+        position: in the queue of its process; 1 starts next.
+        expected: as `expected_starts` has it; None if something else than time must change before it starts.
+        next_steps: commands, the first is the usual one; empty if there is nothing to do.
+    """
+
+    state: RequestState
+    answer: str
+    reasons: tuple[Condition, ...] = ()
+    position: int | None = None
+    expected: Mapping[str, Any] | None = None
+    next_steps: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation as JSON shows it."""
+        return {
+            "state": self.state,
+            "answer": self.answer,
+            "position": self.position,
+            "ahead": None if self.position is None else self.position - 1,
+            "reasons": [each.as_dict() for each in self.reasons],
+            "expected_start": self.expected,
+            "next": list(self.next_steps),
+        }
+
+
+def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
+    """The commands that end conditions, each once."""
+    return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
+
+
+# ------------------------------------------------------------------------------------------------------ queued requests
+
+
+def explain_queued(
+    row: RequestRow, queue: ProcessQueue | None, starts: Mapping[str, Any], doorbell: Sequence[Condition], now: float
+) -> Explanation:
+    """Explain a request that is queued.
+
+    Args:
+        queue: of its process; None if the process does not exist.
+        starts: the expected starts of the queue, by execution.
+        doorbell: the condition that the starter receives messages of DispatchQueue, if it fails.
+        now: seconds since the epoch.
+    """
+    state = RequestState.QUEUED
+    cancel = next_step("request cancel", row.request_id, process=row.process)
+    waited = f"it has waited for {duration(now - row.sent)}"
+    if queue is None:
+        answer = f"{waited}, and its process does not exist: the next dispatch rejects it."
+        return Explanation(state, answer, next_steps=(add_command(row.process), cancel))
+    entry = queue.find(row.execution)
+    if entry is None:
+        where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
+        return Explanation(state, f"{waited}, {where}.", next_steps=(cancel,) if queue.is_cut else ())
+    reasons = (*entry.reasons, *doorbell)
+    place = "one" if entry.position is None else f"number {entry.position:,}"
+    answer = f"it is {place} of {queue.number} in the queue, and has waited for {duration(now - row.sent)}"
+    answer += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
+    if entry.start_before is not None:
+        answer += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
+    # Without the doorbell, the janitor starts it some time later.
+    expected = None if doorbell else starts.get(row.execution)
+    return Explanation(state, f"{answer}.", reasons, entry.position, expected, (*ends_of(reasons), cancel))
+
+
+def explain_reserved(row: RequestRow, holder: Holder, doorbell: Sequence[Condition], now: float) -> Explanation:
+    """Explain a queued request that has a slot."""
+    age = now - holder.since
+    answer = f"it has waited for {duration(now - row.sent)}. A slot was reserved for it {duration(age)} ago, and its "
+    answer += "workflow is being started"
+    if age > STARTER_SECONDS:
+        answer += ". Its starter has probably died: the next dispatch starts it again"
+    return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=ends_of(doorbell))
+
+
+# -------------------------------------------------------------------------------------- requests that run or have ended
+
+
+def explain_started(row: RequestRow, run: Run | None, now: float) -> Explanation:
+    """Explain a request that has started. `run`: None if it could not be read."""
+    state = RequestState.STARTED
+    if run is None:
+        return Explanation(state, "it has started. Whether it still runs could not be read.")
+    execution = f"is {run.execution.status}" if run.execution else "could not be found"
+    noun = kind_of(run.target).work_noun if run.target else "work"
+    if not run.is_read:
+        return Explanation(state, f"its execution {execution}. Whether it holds its slot could not be read.")
+    if run.holder is None:
+        if run.execution is not None:
+            has_ended = f"has ended ({run.execution.status}). Its end is about to be recorded"
+            execution = has_ended if run.execution.is_closed else "is about to end"
+        return Explanation(state, f"it holds no slot, and its execution {execution}.")
+    if run.release is not None and run.execution is not None:
+        answer = f"its execution has ended ({run.execution.status}), and its slot will be free {run.release.text(now)}."
+        return Explanation(state, answer, next_steps=(next_step("holder release", row.execution),))
+    stop = next_step("request cancel", row.request_id, process=row.process, stop=True)
+    runs = f"its {noun} {run.work['id']} is {run.work['state']}" if run.work else f"no {noun} of it was found"
+    answer = f"it has held a slot for {duration(now - run.holder.since)}, and {runs}."
+    return Explanation(state, answer, next_steps=(stop,))
+
+
+def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> Explanation:
+    """Explain a request that has ended."""
+    state = state_of(row.state)
+    end = f"attempt {row.attempt} {_ENDS.get(state, state)}" + (f" at {local_time(row.ended)}" if row.ended else "")
+    after = ", and is about to release its slot" if run and run.holder else ""
+    if row.is_unpublished:
+        after += ". Its end is not published yet, so a caller that waits has no answer: the janitor repeats it"
+    match state:
+        case RequestState.SUCCEEDED:
+            work = f": {kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
+            return Explanation(state, f"{end}{work}{after}.")
+        case RequestState.RETURNED | RequestState.REDRIVEN:
+            is_returned = state is RequestState.RETURNED
+            why = f"attempt {row.attempt} found its slot gone before its work began" if is_returned else end
+            return Explanation(state, f"{why}. Its next attempt was queued a moment ago: run this again.")
+    code = f" ({row.code})" if row.code else ""
+    answer = f"{end}{code}: {cut(hide_tokens(failure_of(row)), _ERROR_WIDTH)}".rstrip(".: ") + after
+    answer += ". It was discarded" * is_discarded(row)
+    return Explanation(state, f"{answer}.", next_steps=_after_end(row, has_process))
+
+
+def _after_end(row: RequestRow, has_process: bool) -> tuple[str, ...]:
+    """What runs a request that has failed, or ended without a start."""
+    if row.code in WITHOUT_CONTENT or is_discarded(row):
+        return (next_step("request submit", process=row.process, request_id=ToFillIn("A_NEW_ID")),)
+    later = {"start_before": ToFillIn("HH:MM")} if row.state == "TOO_LATE" else {}
+    redrive = next_step("failed redrive", row.request_id, process=row.process, **later)
+    return (redrive,) if has_process else (add_command(row.process), redrive)
+
+
+def timeline(row: RequestRow, now: float, waits: str = "", runs: str = "") -> list[dict[str, Any]]:
+    """What has happened to an attempt, in order.
+
+    Each has `what`: sent, waited, started, ended or published; `at`: its time or its begin in ISO 8601, None if that is
+    not recorded; `for_seconds`: for how long, until now if it continues, None if that is not known; and `why`.
+
+    Args:
+        waits: why it has not started.
+        runs: what runs, or ran.
+    """
+    end = now if row.ended is None else row.ended
+    is_start_unknown = row.started is None and row.state in ("SUCCEEDED", "FAILED")  # it had ended before the mark
+    waited = None if is_start_unknown else (row.started or end) - row.sent
+    events: list[tuple[str, float | None, float | None, str]] = [("sent", row.sent, 0, "")]
+    events.append(("waited", row.sent, waited, "its start was not recorded" if is_start_unknown else waits))
+    if row.started is not None:
+        events.append(("started", row.started, end - row.started, runs))
+    if row.ended is not None:
+        code = f"{row.code}: " if row.code else ""
+        why = f"{state_of(row.state)}: {code}{hide_tokens(failure_of(row))}".rstrip(": ")
+        events.append(("ended", row.ended, 0, why))
+        if row.state not in ("RETURNED", "REDRIVEN"):
+            events.append(("published", None, 0, "not yet: the janitor repeats it" if row.is_unpublished else ""))
+    return [
+        {
+            "what": what,
+            "at": None if at is None else iso(at),
+            "for_seconds": None if lasted is None else max(0, round(lasted)),
+            "why": why,
+        }
+        for what, at, lasted, why in events
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- new requests and leases
+
+
+def explain_new(
+    queue: ProcessQueue, starts: Mapping[str, Any], event_sources: Sequence[Condition], unaccepted: int
+) -> Explanation:
+    """Why a request of a process would not start if it was sent now.
+
+    Args:
+        queue: with that request.
+        starts: the expected starts of that queue, by execution.
+        event_sources: the condition that the starter receives messages, if it fails.
+        unaccepted: how many messages of requests, of any process, have no row yet.
+    """
+    new = queue.find()
+    if new is None:
+        raise ValueError("the queue has no new request")
+    reasons = (*(each for each in new.reasons if each.name != "next"), *event_sources)
+    answer = because(reasons) or ("nothing that was read" if unaccepted else "nothing") + " keeps it from starting"
+    expected = starts.get(new.execution) if reasons and not event_sources else None
+    return Explanation(RequestState.QUEUED, answer, reasons, new.position, expected, ends_of(reasons))
+
+
+def explain_lease(name: str, process: str, holder: Holder, now: float) -> Explanation:
+    """Why a lease holds its slot."""
+    ends = lease_text(lease_as_dict(holder.until or 0, now))
+    answer = f"a block of code holds a slot of {process} as this lease for {duration(now - holder.since)}, and the "
+    answer += f"lease {ends}. No record shows whether the code still runs."
+    steps = (next_step("holder release", name),) if holder.has_expired(now) else ()
+    return Explanation(RequestState.RUNNING, answer, next_steps=steps)
+
+
+# ----------------------------------------------------------------------------------------------- requests of the worker
+
+
+def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condition]:
+    """The conditions of an attempt that a downstream's state lets fail.
+
+    Args:
+        details: as `retries.details` returns them.
+        now: seconds since the epoch.
+    """
+    name, limit, under_way = details["downstream"], details["permitted_callers"], details["under_way"]
+    found = []
+    if details["state"] != State.CLOSED:
+        # A probe closes it once the downstream works: the operator can only see what it waits for.
+        ends_by = next_step("retry breaker show", name)
+        if details["forced_open"]:
+            ends_by = next_step("retry breaker close", name, why=ToFillIn("TEXT"))
+        found.append(Condition("breaker", line(details, now), {"downstream": name, "state": details["state"]}, ends_by))
+    elif limit is not None and under_way is not None and under_way >= limit:
+        text = f"downstream {name}: {under_way} of {count(limit, 'permitted caller')} under way"
+        found.append(Condition("concurrency", text, {"downstream": name, "under_way": under_way, "limit": limit}))
+    if details["allowed_retries"] == 0:
+        text = f"downstream {name}: the retry budget is used up; successes and time return it"
+        found.append(Condition("budget", text, {"downstream": name, "capacity": details["budget_capacity"]}))
+    return found
+
+
+def work_state(row: Row) -> RequestState:
+    """The state of a request of the worker."""
+    return RequestState.CANCELLED if is_cancelled(row) else RequestState(row.status.lower().replace("_", "-"))
+
+
+def explain_work(request_id: str, row: Row, conditions: Sequence[Condition], now: float) -> Explanation:
+    """Explain a request of the worker.
+
+    Args:
+        conditions: of an attempt, that fail: of its downstream, and that the worker receives messages.
+        now: seconds since the epoch.
+    """
+    state, error = work_state(row), cut(row.last_error, _ERROR_WIDTH)
+    match state:
+        case RequestState.CANCELLED:
+            return Explanation(state, "its retry was cancelled: it is dead-lettered when its message is delivered.")
+        case RequestState.WAITING:
+            # A message that is sent now would be held back too, or received by no worker.
+            run_now = () if conditions else (next_step("retry run-now", request_id),)
+            steps = (*ends_of(conditions), *run_now, next_step("retry cancel", request_id))
+            answer = f"attempt {row.attempts} failed ({error}){_next_attempt(row, conditions, now)}."
+            return Explanation(state, answer, tuple(conditions), next_steps=steps)
+        case RequestState.RUNNING:
+            again = f"If its worker has died, it is made again after {local_time(row.lease_until)}"
+            return Explanation(state, f"attempt {row.attempts} started at {local_time(row.last_attempt_at)}. {again}.")
+        case RequestState.FAILED:
+            then = "the next delivery of its message carries out what was decided"
+            return Explanation(state, f"attempt {row.attempts} failed ({error}), and {then}.")
+        case RequestState.DEAD_LETTERED:
+            made = f"{count(row.attempts, 'attempt')} made, then dead-lettered: {error}"
+            kept = "Its message is in WorkDeadLetterQueue for 14 days, unless it was redriven or discarded"
+            redrive = next_step("dlq redrive", "work", id=request_id)
+            return Explanation(state, f"{made.rstrip('.')}. {kept}.", next_steps=(redrive,))
+    return Explanation(state, f"attempt {row.attempts} {state}.")
+
+
+def _next_attempt(row: Row, conditions: Sequence[Condition], now: float) -> str:
+    if row.next_attempt_at is None:
+        return ", and the time of the next one is not recorded"
+    due = local_time(row.next_attempt_at)
+    if row.next_attempt_at > now:
+        return f". Attempt {row.attempts + 1} is due in {duration(row.next_attempt_at - now)}, at {due}"
+    late = f". Attempt {row.attempts + 1} was due {duration(now - row.next_attempt_at)} ago, at {due}: "
+    where = "its message is in WorkQueue or with EventBridge Scheduler, which delivers up to two minutes late"
+    return late + (because(conditions) or where)
