@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import kind_of
 from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.target_checks import ShownWork, target_in
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.slot_control import SlotControl
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -31,18 +31,6 @@ def executions_of(process: Process) -> dict[str, Holder]:
 def target_of(process: Process, holder: Holder) -> str:
     """What a holder runs. A reservation has no target yet: its workflow copies the process's own."""
     return holder.target or process.target
-
-
-def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, ShownWork]:
-    """What each holder of these processes runs, by execution."""
-    since: dict[str, dict[str, int]] = {}
-    for process in processes:
-        for name, holder in executions_of(process).items():
-            since.setdefault(target_of(process, holder), {})[name] = holder.since
-    found: dict[str, ShownWork] = {}
-    for target, holders in since.items():
-        found |= target_in(stack, target).works(holders)
-    return found
 
 
 @dataclass(frozen=True)
@@ -114,7 +102,7 @@ def estimate(
 
 
 def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float) -> dict[str, Any]:
-    """A holder as JSON shows it."""
+    """A holder as JSON shows it. `execution` is also the name of a lease."""
     data = {
         "execution": name,
         "request_id": request_id,

@@ -15,36 +15,36 @@ from typing import NoReturn
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from slotkeeper.printable import printable
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import failure_text, is_failure
-from slotkeeper_cli.formatting import count, local_time, one_line
-from slotkeeper_cli.output import PlainConsole
+from slotkeeper_cli.formatting import local_time, one_line
+from slotkeeper_cli.output import styled
 
 _SIZE_CHECK = 0.2  # seconds between two checks of the terminal's size: not every system signals a change
 
+# Lines of data, for a width and a number of lines that may be shown; None: any.
+Lines = Callable[[int | None, int | None], list[Text]]
 
-def show_refreshes[Data](
-    context: CommandContext, read: Callable[[], Data], render: Callable[[Console, Data], None], every: float
-) -> NoReturn:
+
+def show_refreshes(context: CommandContext, read: Callable[[], Lines], every: float) -> NoReturn:
     """Show what `read` returns, again and again. It returns only by an exception, such as KeyboardInterrupt.
 
     A failure of the first read is raised. After a later one, the next refresh makes a new connection: the operator may
     have signed in again.
 
     Args:
-        render: prints the data on a console, as wide as the terminal.
         every: seconds from one refresh to the next read.
     """
     console = context.out.console
-    refreshes = _refreshes(context, read, render)
+    refreshes = _refreshes(context, read)
     if not console.file.isatty() or console.is_dumb_terminal:
         for shown in refreshes:
             if shown.error:
                 context.out.note(shown.heading(every))
             else:
                 console.print(f"--- read at {local_time(shown.read_at)} ---")
-                shown.body(console)
+                for line in shown.lines(None, None):
+                    console.print(line)
                 console.print()
             time.sleep(every)
     shown = next(refreshes)
@@ -59,7 +59,7 @@ class _Refresh:
     """The newest data that was read, and why there is none newer."""
 
     read_at: float
-    body: Callable[[Console], None]
+    lines: Lines
     error: str = ""
 
     def heading(self, every: float) -> str:
@@ -69,49 +69,33 @@ class _Refresh:
         return f"Read at {when}, again every {every:g} s. Ctrl-C ends"
 
 
-def _refreshes[Data](
-    context: CommandContext, read: Callable[[], Data], render: Callable[[Console, Data], None]
-) -> Iterator[_Refresh]:
+def _refreshes(context: CommandContext, read: Callable[[], Lines]) -> Iterator[_Refresh]:
     newest: _Refresh | None = None
     while True:
         started = time.time()
         try:
-            data = read()
+            newest = _Refresh(started, read())
+            yield newest
         except Exception as error:
             if newest is None or not is_failure(error):
                 raise
             context.reconnect()
-            yield _Refresh(newest.read_at, newest.body, one_line(failure_text(error), 500).rstrip("."))
-        else:
-            newest = _Refresh(started, lambda console, data=data: render(console, data))  # type: ignore[misc]
-            yield newest
+            yield _Refresh(newest.read_at, newest.lines, one_line(failure_text(error), 500).rstrip("."))
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """A refresh on a screen: its heading, and as many lines as fit. The last line states how many do not."""
+    """A refresh on a screen: its heading, and lines for the rest."""
 
     shown: _Refresh
     every: float
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.size
-        style = "red" if self.shown.error else "dim"
-        heading = Text(printable(self.shown.heading(self.every)), style=style)
-        lines = [*heading.wrap(console, width), *_lines(self.shown.body, width)]
-        if len(lines) > height:
-            hidden = len(lines) - height + 1
-            lines[height - 1 :] = [Text(f"and {count(hidden, 'more line')}: enlarge the window", style="yellow")]
-        yield from lines
-
-
-def _lines(body: Callable[[Console], None], width: int) -> list[Text]:
-    # Not captured on the console of the screen: another console has no part in what that one does with each print.
-    paper = PlainConsole()
-    paper.soft_wrap, paper.width = False, width
-    with paper.capture() as captured:
-        body(paper)
-    return list(Text.from_ansi(captured.get()).split("\n"))
+        heading = styled(self.shown.heading(self.every), "red" if self.shown.error else "dim")
+        above = list(heading.wrap(console, width))
+        yield from above
+        yield from self.shown.lines(width, height - len(above))
 
 
 def _show_for(console: Console, seconds: float, frame: _Frame) -> None:

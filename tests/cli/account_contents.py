@@ -150,10 +150,10 @@ def edit(operator: Operator, path: str, value: dict[str, Any] | None, process: s
     operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=item)
 
 
-def add_malformed(operator: Operator) -> None:
-    """Add a process `odd` whose limit is a text."""
-    operator.processes.create("odd", 3, "sample-job")
-    edit(operator, "slot_limit", {"S": "3"}, "odd")
+def add_malformed(operator: Operator, name: str = "odd") -> None:
+    """Add a process whose limit is a text."""
+    operator.processes.create(name, 3, "sample-job")
+    edit(operator, "slot_limit", {"S": "3"}, name)
 
 
 def malform_downstream(operator: Operator, name: str) -> None:

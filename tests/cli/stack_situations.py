@@ -32,10 +32,10 @@ SITUATIONS = {
         _b_and_c_behind_a,
         "status sample",
         says=(
-            "a  RUNNING for 1 min",
-            "{a}",
             "2 queued, the oldest for 59 s\n",
             "next: c (priority high), waiting for 59 s: 1 of 1 slot in use\n",
+            "a       RUNNING  1 min  RUNNING",
+            "{a}",
         ),
         never=("blocked",),
         shows={
@@ -62,10 +62,10 @@ SITUATIONS = {
         _disabled,
         "status",
         says=(
-            "next: c",
             "no function receives messages of RequestQueue: its event source mapping is Disabled",
             "-> aws lambda update-event-source-mapping",
             "no function receives messages of DispatchQueue",
+            "next: c",
         ),
         shows={"event_source.0.queue": "RequestQueue", "event_source.1.queue": "DispatchQueue"},
     ),

@@ -37,7 +37,7 @@ except SystemExit:
     print([name for name in sys.modules if name == "boto3" or name.startswith("slotkeeper_cli.commands.")])
 """
     found = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    printed = subprocess.run([sys.executable, "-c", program], env=found, stdout=subprocess.PIPE, text=True).stdout
+    printed = subprocess.check_output([sys.executable, "-c", program], env=found, text=True)
     assert printed.splitlines()[1:] == ["[]"]
 
 

@@ -33,16 +33,6 @@ def test_a_process_without_a_target_is_for_leases_only(operator: Operator) -> No
     assert waiting(operator, "RequestQueue") == []
 
 
-def test_status_shows_when_a_lease_ends(operator: Operator, alive: str) -> None:
-    (shown,) = operator.run("status", "--json").json["processes"][0]["holders"]
-    assert (shown["execution"], shown["state"], shown["request_id"]) == (alive, "LEASED", None)
-    assert 890 < shown["seconds_left"] <= 900
-    assert shown["until"].endswith("Z")
-    text = operator.run("status").stdout
-    assert "  lease-alive  LEASED for " in text
-    assert ", ends in 14 min " in text
-
-
 @pytest.mark.usefixtures("alive")
 def test_a_queued_request_shows_the_lease_that_has_the_slot(operator: Operator) -> None:
     operator.wait("b")

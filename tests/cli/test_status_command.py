@@ -1,7 +1,10 @@
-"""`slotkeeper status`, and commands on a stack that was deployed without an optional flow."""
+"""`slotkeeper status`: what it shows of many and of one process, its calls, and stacks without an optional flow."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,63 +14,155 @@ from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.stack_connection import FLOWS
+from slotkeeper_cli.status import MAX_DETAILED
 from tests.cli.account_contents import add_malformed, edit
-from tests.cli.operator_account import Operator
+from tests.cli.operator_account import NOW, Operator, StubbedCalls, client
+from tests.cli.situations import set_clock
 from tests.support.template import parsed_template
 
-
-def _only(seen: Any) -> Any:
-    (process,) = seen["processes"]
-    return process
+LONG = "nightly-" + "x" * 72  # the id of a request
 
 
-def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operator) -> None:
-    name = operator.hold("a")
-    run = operator.run_glue(name)
+@pytest.fixture
+def busy(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Three processes with holders or queued requests, fourteen idle ones, and one that is malformed."""
+    operator.run_glue(operator.hold("a"))
+    operator.wait(LONG)
+    operator.wait("late", start_before="2099-11-28T08:00:00Z")
+    operator.processes.create("weighted", 6, "sample-job", default_weight=2)
+    operator.stop(operator.hold(LONG, "weighted", weight=5))
+    operator.wait("heavy", "weighted", weight=7)
+    operator.processes.create("licence", 100)
+    operator.lease("lease-1", int(NOW) + 30, "licence")
+    for number in range(14):
+        operator.processes.create(f"idle-{number:02}", 1, "sample-job")
+    operator.processes.pause("idle-00")
+    operator.processes.set_limit("idle-01", 0)
+    operator.send("sent")
+    add_malformed(operator)
+    set_clock(monkeypatch, NOW + 60)
+    return operator
 
-    process = _only(operator.run("status", "--json").json)
 
+OVERVIEW = """\
+slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
+malformed: process odd: slot_limit must be of DynamoDB type N, got {'S': '3'}
+weighted                        [########..]  5 of 6
+  1 queued, the oldest for 59 s
+  blocked: heavy (weight 7), waiting for 59 s: blocked: weight 7 above the
+    limit 6
+    -> slotkeeper process set-limit weighted 7
+sample                          [##########]  1 of 1
+  2 queued, the oldest for 59 s
+  next: nightly-xxxxx...xxxxxxxxxxxxxx, waiting for 59 s: 1 of 1 slot in use
+licence                         [#.........]  1 of 100
+14 idle: idle-00 (paused), idle-01 (limit 0), idle-02, idle-03 and 10 more
+Messages: RequestQueue 1
+"""
+ONE = """\
+slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
+weighted  [########..]  5 of 6 in use by 1 holder, default weight 2
+  Glue job sample-job
+  1 queued, the oldest for 59 s
+  blocked: heavy (weight 7), waiting for 59 s: blocked: weight 7 above the
+    limit 6
+    -> slotkeeper process set-limit weighted 7
+  https://us-east-1.console.aws.amazon.com/states/home?region=us-east-1#/v2/executions/details/{arn}
+holder          state    for    weight  status   work            execution
+night...xxxxxx  RUNNING  1 min       5  ABORTED  no Gl... found  weight...{digest}
+Messages: RequestQueue 1
+"""
+
+
+def test_all_processes_on_a_narrow_terminal(busy: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert busy.run("status").stdout == OVERVIEW
+
+
+def test_one_process_on_a_narrow_terminal(busy: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (name,) = busy.process("weighted").holders
+    arn = f"arn:aws:states:us-east-1:123456789012:execution:Workflow:{name}"
+    assert busy.run("status", "weighted").stdout == ONE.format(arn=arn, digest=name[-6:])
+
+
+def test_ids_are_whole_where_no_width_limits_them(busy: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    (name,) = busy.process("weighted").holders
+    shown = busy.run("status", "weighted").stdout
+    assert f"{LONG}  RUNNING  1 min       5  ABORTED  no Glue run found  {name}\n" in shown
+    assert f"next: {LONG}, waiting for 59 s: 1 of 1 slot in use\n" in busy.run("status").stdout
+
+
+def test_the_json_of_one_process_has_what_its_holders_run(busy: Operator) -> None:
+    (process,) = busy.run("status", "sample", "--json").json["processes"]
     (holder,) = process["holders"]
-    assert (process["slots_in_use"], process["slot_limit"]) == (1, 1)
-    assert (holder["execution"], holder["request_id"]) == (name, "a")
-    assert holder["execution_status"] == "RUNNING"
-    assert holder["since"] == "2026-09-21T14:13:20Z"
-    assert holder["age_seconds"] > 0
-    assert holder["glue_run"]["id"] == run
+    (name,) = busy.process().holders
+    assert (holder["execution"], holder["request_id"], holder["execution_status"]) == (name, "a", "RUNNING")
+    assert (holder["since"], holder["age_seconds"]) == ("2026-09-21T14:13:20Z", 60)
+    assert holder["glue_run"] == {"id": "jr_0", "state": "RUNNING"}
     assert holder["link"].endswith(f"execution:Workflow:{name}")
-    assert holder["link"].startswith("https://us-east-1.console")
-    operator.stop(name)
-    assert _only(operator.run("status", "--json").json)["holders"][0]["execution_status"] == "ABORTED"
+    (lease,) = busy.run("status", "licence", "--json").json["processes"][0]["holders"]
+    assert (lease["execution"], lease["until"], lease["seconds_left"]) == ("lease-1", "2026-09-21T14:13:50Z", -30)
+    shown = busy.run("status", "licence").stdout
+    assert "leases only" in shown
+    assert "lease-1  LEASED  1 min  expired 30 s ago" in shown
 
 
-def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:
+def test_drift_pause_and_settings_are_shown(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
     edit(operator, "slots_in_use", {"N": "2"})
-    add_malformed(operator)
+    machine = operator.machine()
+    operator.processes.create("flows", 2, machine, timeout_minutes=30, settle_seconds=60)
 
-    seen, shown = operator.run("status", "--json").json, operator.run("status").stdout
-
-    assert _only(seen)["has_drifted"]
-    assert _only(seen)["paused"]
-    assert "process odd" in seen["malformed"][0]
-    assert "PAUSED" in shown
-    assert "DRIFTED: 1 holder\n" in shown
+    assert "2 of 1  PAUSED  DRIFTED: 1 holder\n" in operator.run("status").stdout
+    shown = operator.run("status", "flows").stdout
+    assert f"state machine {machine}; work is stopped after 30 min; slots are kept for 1 min after an abort" in shown
 
 
-def test_status_of_one_process(operator: Operator) -> None:
-    operator.processes.create("second", 2, "sample-job")
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count the calls by operation."""
+    calls: Counter[str] = Counter()
 
-    assert _only(operator.run("status", "second", "--json").json)["name"] == "second"
+    def note(model: Any, **_: Any) -> None:
+        calls[model.name] += 1
+
+    services = [client(name).meta.events for name in ("dynamodb", "sqs", "stepfunctions", "glue", "lambda", "ssm")]
+    for events in services:
+        events.register("before-call", note)
+    yield calls
+    for events in services:
+        events.unregister("before-call", note)
 
 
-def test_status_counts_messages(operator: Operator) -> None:
-    operator.send("a")
+def test_no_holder_is_described_and_each_process_takes_one_call(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 200)
+    for number in range(3):
+        operator.processes.create(f"p{number}", 1, "sample-job")
+    names = [operator.hold(f"r{number}") for number in range(MAX_DETAILED + 5)]
+    with counted() as calls:
+        operator.run("status", "--json")
+    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (4, 0, 0, 0)
 
-    queues = operator.run("status", "--json").json["queues"]
+    for name in names:
+        operator.stop(name)
+    with counted() as calls:
+        shown = operator.run("status", "sample", "--json").json
+    assert (calls["DescribeExecution"], calls["ListExecutions"], calls["BatchGetItem"]) == (MAX_DETAILED, 1, 1)
+    assert [each["why"] for each in shown["not_read"]] == ["the requests and the work of the 5 youngest holders"]
+    assert shown["processes"][0]["holders"][-1]["execution_status"] is None
 
-    assert queues["RequestQueue"] == {"visible": 1, "in_flight": 0, "delayed": 0}
-    assert queues["WorkDeadLetterQueue"]["visible"] == 0
+
+def test_a_queue_that_cannot_be_read_is_not_an_empty_one(operator: Operator) -> None:
+    with StubbedCalls("dynamodb", {"Query": lambda _: {"Error": {"Code": "AccessDeniedException"}}}):
+        data, shown = operator.run("status", "--json").json, operator.run("status").stdout
+
+    assert (data["processes"][0]["queue"]["queued"], data["not_read"][0]["source"]) == (None, "RequestTable")
+    assert "its queue could not be read" in shown
+    assert "Not read: RequestTable: Query failed with AccessDeniedException" in shown
+    assert "idle" not in shown
 
 
 def test_common_options_before_the_command_apply_unless_repeated_after_it(operator: Operator) -> None:

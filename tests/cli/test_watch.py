@@ -10,8 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli import refreshes, stack_connection
+from slotkeeper_cli import status as answer
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.formatting import local_time
+from tests.cli.account_contents import add_malformed
 from tests.cli.operator_account import Operator
 from tests.cli.terminal import Gate, terminal
 from tests.support.module_time import replace_time
@@ -64,7 +66,7 @@ class Refreshes:
             return now()
 
         patch.setattr(status, "read_status", read_after_step)
-        replace_time(patch, status, time=now)
+        replace_time(patch, answer, time=now)
         replace_time(patch, refreshes, time=next_refresh)
 
     def allow(self) -> None:
@@ -80,21 +82,20 @@ def at(refresh: int) -> str:
 @pytest.mark.parametrize("columns", [80, 200])
 def test_each_refresh_replaces_what_the_terminal_shows(operator: Operator, columns: int) -> None:
     refresh = Refreshes(nothing, lambda: operator.hold("a"), lambda: operator.wait("b"))
-    last = "RequestDeadLetterQueue"  # a terminal may receive a frame in parts
+    last = "All queues are empty."  # a terminal may receive a frame in parts
     with terminal(*QUICK, columns=columns, before=refresh) as shown:
         refresh.allow()
-        first = shown.shows(f"Read at {at(0)}", "sample  0 of 1 slots in use", last)
+        first = shown.shows(f"Read at {at(0)}", "1 idle: sample", last)
         refresh.allow()
-        running = "  a  RUNNING for 1 min, execution RUNNING"
-        second = shown.shows(f"Read at {at(1)}", "sample  1 of 1 slots in use", running, last)
+        second = shown.shows(f"Read at {at(1)}", "[##########]  1 of 1", last)
         refresh.allow()
         third = shown.shows(f"Read at {at(2)}", "next: b, waiting for 1 min", last)
 
     for frame in (first, second, third):
-        assert frame.count("in us-east-1") == frame.count("sample ") == frame.count(last) == 1
+        assert frame.count("in us-east-1") == frame.count("sample") == frame.count(last) == 1
         # In reading order, from the top.
         assert frame.splitlines()[0].startswith("Read at ")
-        assert frame.index("in us-east-1") < frame.index("sample ") < frame.index(last)
+        assert frame.index("in us-east-1") < frame.index("sample") < frame.index(last)
     assert at(0) not in second + third
 
 
@@ -110,10 +111,10 @@ def test_a_failed_refresh_keeps_the_data_under_their_own_time_with_the_error(ope
         for frame in (throttled, expired):
             assert f"Not refreshed since {at(0)}" in frame
             assert f"slotkeeper in us-east-1, {at(0)}" in frame
-            assert "0 of 1 slots in use" in frame
+            assert "1 idle: sample" in frame
             assert at(1) not in frame
         refresh.allow()
-        recovered = shown.shows(f"Read at {at(3)}", "1 of 1 slots in use")
+        recovered = shown.shows(f"Read at {at(3)}", "1 of 1")
 
     assert "Not refreshed" not in recovered
 
@@ -148,37 +149,37 @@ def test_a_first_read_that_fails_ends_the_command(operator: Operator) -> None:
     assert SHOWS_SCREEN not in shown.written
 
 
-def test_the_last_line_states_how_much_is_not_on_the_screen(operator: Operator) -> None:
+def test_of_a_thousand_processes_the_busy_ones_are_shown_and_the_rest_is_counted(operator: Operator) -> None:
+    for number in range(1000):
+        operator.processes.create(f"p-{number:045}", 1, "sample-job")
+    for number in range(40):
+        operator.hold("r" * 80, f"p-{number:045}")
+        operator.wait(f"{number}-" + "q" * 80, f"p-{number:045}")
     for number in range(20):
-        operator.processes.create(f"process-{number:02}", 1, "sample-job")
-    with terminal(*ONCE, columns=80, lines=24) as shown:
-        cut = shown.shows("more lines: enlarge the window")
-        lines = cut.splitlines()
-        last_shown, hidden = lines[-2], int(lines[-1].split()[1])
-        assert (len(lines), lines[0][:8]) == (24, "Read at ")
+        add_malformed(operator, f"odd-{number}")
+    with terminal(*ONCE, columns=100) as shown:
+        for columns, lines in ((80, 24), (60, 16)):
+            shown.resize(columns, lines)
+            rows = shown.shows("All queues are empty.").splitlines()
 
-        shown.resize(120, 24 + hidden - 2)
-        still_cut = shown.shows("and 2 more lines: enlarge the window")
-        assert last_shown in still_cut
+            assert (len(rows) <= lines, rows[0][:8], max(map(len, rows)) <= columns) == (True, "Read at ", True)
+            assert any(row.startswith("malformed: process odd-0") for row in rows)
+            assert any(row.endswith("more: slotkeeper status") for row in rows)
+            assert "961 idle: p-0000" in rows[-2]
+            busy = sum("[##########]  1 of 1" in row for row in rows)
+            assert busy >= 1
+            assert f"and {40 - busy} more: slotkeeper status NAME" in rows
 
-        shown.resize(200, 24 + hidden)
-        whole = shown.shows("RetryScheduleDeadLetterQueue")
-        assert "more line" not in whole
-        assert whole.count("Read at ") == 1
-
-
-def test_long_lines_are_wrapped_and_counted(operator: Operator) -> None:
-    operator.hold("r" * 100)
-    with terminal(*ONCE, columns=40, lines=12) as shown:
-        frame = shown.shows("more lines: enlarge the window")
-    assert "r" * 38 in frame
-    assert len(frame.splitlines()) == 12
+        shown.resize(200, 400)
+        whole = shown.shows("All queues are empty.")
+        assert " more: " not in whole
+        assert (whole.count("[##########]"), whole.count("Read at ")) == (40, 1)
 
 
 @pytest.mark.parametrize("ends", [lambda shown: shown.type("\x03"), lambda shown: shown.signal(signal.SIGTERM)])
 def test_ctrl_c_ends_it_and_restores_the_terminal(operator: Operator, ends: Callable[[Any], None]) -> None:
     with terminal(*ONCE) as shown:
-        shown.shows("sample  0 of 1 slots in use")
+        shown.shows("1 idle: sample")
         ends(shown)
         assert shown.ends() in (130, 143)
         assert "Traceback" not in shown.text()
@@ -189,11 +190,11 @@ def test_into_a_pipe_each_refresh_is_printed_when_it_was_read(operator: Operator
     refresh = Refreshes(nothing, THROTTLED, lambda: operator.hold("a"))
     with terminal(*QUICK, piped=True, before=refresh) as shown:
         refresh.allow()
-        shown.prints(f"--- read at {at(0)} ---\n", "0 of 1 slots in use", "RetryScheduleDeadLetterQueue")
+        shown.prints(f"--- read at {at(0)} ---\n", "1 idle: sample", "All queues are empty.")
         refresh.allow()
         shown.shows(f"Not refreshed since {at(0)}", "Rate exceeded")
         refresh.allow()
-        printed = shown.prints(f"\n\n--- read at {at(2)} ---\n", "1 of 1 slots in use")
+        printed = shown.prints(f"\n\n--- read at {at(2)} ---\n", "1 of 1")
 
     assert "\x1b" not in printed
     assert "Rate exceeded" not in printed

@@ -18,7 +18,7 @@ from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, did_you_mean, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled
-from slotkeeper_cli.stack_connection import FLOWS
+from slotkeeper_cli.status import not_deployed_text
 
 _INDENT = " " * 9
 _SHOWN = {"bad": ("problem", "red"), "warn": ("warning", "yellow"), "ok": ("ok", "green"), "absent": ("absent", "dim")}
@@ -88,9 +88,8 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
     if alarms := data["alarms"]:
         ringing, silent = alarms.get("ALARM", 0), alarms.get("INSUFFICIENT_DATA", 0)
         console.print(f"Alarms: {ringing} in ALARM, {silent} without data, {alarms.get('OK', 0)} ok.")
-    absent = [f"{flow.name} (deploy with {flow.parameter})" for flow in FLOWS if flow.name in data["not_deployed"]]
-    if absent:
-        console.print(f"Not deployed: {', '.join(absent)}.", style="dim")
+    if text := not_deployed_text(data["not_deployed"]):
+        console.print(text, style="dim")
 
 
 def _print(console: Console, level: str, name: str, text: str) -> None:

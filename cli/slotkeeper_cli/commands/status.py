@@ -1,53 +1,40 @@
-"""`slotkeeper status`: processes, holders, queued requests and queues."""
+"""`slotkeeper status`: what needs attention, busy and waiting processes, idle ones; or one process with its holders."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.retry.downstream.downstreams import MalformedHealth
+from slotkeeper.next_step import next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.process import Process
-from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.formatting import duration, iso, local_time, seconds
-from slotkeeper_cli.holders import (
-    executions_of,
-    holder_as_dict,
-    holders_text,
-    in_use_text,
-    lease_text,
-    target_of,
-    weight_text,
-    work_of_holders,
-)
-from slotkeeper_cli.output import styled, table
-from slotkeeper_cli.process_queue import ProcessQueue, read_queue, waited
+from slotkeeper_cli.formatting import cut, duration, local_time, seconds
+from slotkeeper_cli.holders import holders_text, in_use_text, lease_text
+from slotkeeper_cli.output import PlainConsole, styled, table, width_of
+from slotkeeper_cli.process_queue import waited
 from slotkeeper_cli.refreshes import show_refreshes
-from slotkeeper_cli.retries import line, noteworthy, read_downstreams
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import (
-    DEAD_LETTER_QUEUES,
-    FLOWS,
-    StackConnection,
-    in_parallel,
-    message_counts,
-)
-from slotkeeper_cli.target_checks import ShownWork, target_text
-from slotkeeper_cli.unread import Search, print_not_read
+from slotkeeper_cli.retries import line
+from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES
+from slotkeeper_cli.status import not_deployed_text
+from slotkeeper_cli.status import status as read_status
+from slotkeeper_cli.target_checks import target_text
 
-# Requests above the limit that are named.
-MAX_BLOCKED = 10
+_BAR = 10  # characters of a bar of slots
+_ID = 30  # characters of a request's id in a text, and the shortest of a process's name, on a narrow terminal
+_NAMES = 80  # characters of the line of idle processes, where no width limits it
+
+# Lines that are shown together, or not at all.
+Block = list[Text]
 
 
 def status(
@@ -59,189 +46,210 @@ def status(
         ),
     ] = 0,
 ) -> None:
-    """Show processes, holders, queued requests and queues.
+    """Show processes, queued requests and what needs attention.
 
-    It shows each holder's age and work, how many requests are queued, and why the next one has not started. Without a
-    process, it also shows the downstreams whose breaker is not closed, or whose limit an operator has set.
+    It shows what needs attention first, then each process with holders or queued requests, and why the next request has
+    not started. Of one process it also shows its settings, and each holder with its age and work.
     """
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
-
-    def read() -> dict[str, Any]:
-        return read_status(context.stack, process)
-
     if watch:
-        show_refreshes(context, read, _render, watch)
-    data = read()
-    context.out.result(data, lambda console: _render(console, data))
+        show_refreshes(context, lambda: partial(_lines, read_status(Account(context.stack), process)), watch)
+    data = read_status(Account(context.stack), process)
+    context.out.result(data, lambda console: _print(console, data))
 
 
-def read_status(stack: StackConnection, only: str | None = None) -> dict[str, Any]:
-    """The state of a stack, as `status --json` prints it.
-
-    Raises:
-        NotFound: there is no process of the name `only`.
-    """
-    control, now = SlotControl(stack), time.time()
-    processes, malformed = ([control.process(only)], []) if only else control.read_all()
-    downstreams = {} if only else read_downstreams(stack)
-    errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
-    account, search = Account(stack), Search()
-    queues = account.queues()
-    event_source: list[Condition] = []
-    for queue in ("RequestQueue", "DispatchQueue"):
-        event_source += account.stopped_event_source(search, queue)
-    executions = _executions(control, processes)
-    work = work_of_holders(stack, processes)
-    oldest = sorted((holder.since, one.name, name) for one in processes for name, holder in executions_of(one).items())
-    ids = control.row_search.request_ids([(process, name) for _, process, name in oldest])
-    queued = in_parallel(lambda one: _queue(control, search, one, now), processes)
-    return {
-        "stack": stack.name,
-        "region": stack.region,
-        "at": iso(now),
-        "processes": [
-            _process(stack, one, executions, ids, work, queue) for one, queue in zip(processes, queued, strict=True)
-        ],
-        "malformed": [str(each) for each in errors],
-        "event_source": [each.as_dict() for each in event_source],
-        "downstreams": noteworthy(downstreams),
-        "queues": {queue: message_counts(attributes) for queue, attributes in queues.items()},
-        "not_read": [each.as_dict() for each in search.not_read],
-        "not_deployed": [flow.name for flow in stack.not_deployed],
-    }
+def _print(console: Console, data: dict[str, Any]) -> None:
+    for each in _lines(data, width_of(console), None):
+        console.print(each)
 
 
-def _process(
-    stack: StackConnection,
-    process: Process,
-    executions: Mapping[str, str],
-    request_ids: Mapping[str, str],
-    work: Mapping[str, ShownWork],
-    queue: ProcessQueue,
-) -> dict[str, Any]:
-    holders = []
-    for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
-        shown = holder_as_dict(name, holder, request_ids.get(name), queue.now)
-        if not holder.is_lease:
-            target = target_of(process, holder)
-            shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
-            shown |= {"glue_run": None, "child": None, kind_of(target).work_key: work.get(name)}
-            shown |= {"link": stack.execution_link(name)}
-        holders.append(shown)
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
-    data = {key: getattr(process, key) for key in keys} | {"rate": process.rate and str(process.rate)}
-    return data | {"holders": holders, "queue": queue_as_dict(queue)}
+def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Text]:
+    """The status as lines of at most `width` characters. What does not fit in `rows` is counted; None: all fits."""
+    title = Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}")
+    above = [[title], *_troubles(data)]
+    below = [[styled(f"Not read: {each['source']}: {each['why']}", "yellow")] for each in data["not_read"]]
+    if data["process"]:
+        (process,) = data["processes"]
+        above += [[each] for each in _facts(process, width)]
+        heading, *holders = _holders(process).lines(width)
+        above += [[heading]] if holders else []
+        blocks, rest = [[each] for each in holders], str(next_step("status", process["name"]))
+    else:
+        busy = [each for each in data["processes"] if _is_busy(each)]
+        longest = max([_ID, *(len(each["name"]) for each in busy)])
+        blocks = [_process(each, min(longest, (width or 999) - 33), width, rows) for each in sorted(busy, key=_order)]
+        rest = "slotkeeper status NAME"
+        below = _idle([each for each in data["processes"] if not _is_busy(each)], width) + below
+    below += _queues(data)
+    if width is not None:
+        above, blocks, below = ([_wrapped(each, width, rows) for each in part] for part in (above, blocks, below))
+    if rows is None:
+        return [each for part in (above, blocks, below) for block in part for each in block]
+    shown = _fitting(above, rows // 2, "slotkeeper status"), _fitting(below, rows // 3, "slotkeeper status")
+    return [*shown[0], *_fitting(blocks, rows - len(shown[0]) - len(shown[1]), rest), *shown[1]]
 
 
-def _queue(control: SlotControl, search: Search, process: Process, now: float) -> ProcessQueue:
-    nothing = ProcessQueue(process, Listed[QueuedRow](), now)
-    queue = search.try_read("RequestTable", lambda: read_queue(control.rows, process, now), nothing)
-    for why in queue.malformed:
-        search.note_unread("RequestTable", why)
-    return queue
+def _wrapped(block: Block, width: int, rows: int | None) -> Block:
+    paper, lines = PlainConsole(), Block()
+    for each in block:
+        if each.no_wrap and rows is None:  # a link or a command, to be copied
+            lines.append(each)
+            continue
+        # What continues a line is further to the right than it.
+        indent = "  " + " " * (len(each) - len(each.plain.lstrip()))
+        parts = [each] if len(each) <= width else [*each.wrap(paper, width - len(indent))]
+        for part in parts:
+            part.rstrip()
+        lines += [parts[0], *(Text(indent) + part for part in parts[1:])]
+    return lines
 
 
-def queue_as_dict(queue: ProcessQueue) -> dict[str, Any]:
-    """The queue of a process as JSON shows it: numbers, the next request, and those that no free slot could start."""
-    requests = queue.requests
-    blocked = [each for each in requests if any(reason.name == "limit" for reason in each.reasons)]
-    first = next((each for each in requests if each.position == 1), None)
-    return {
-        "queued": len(requests),
-        "is_cut": queue.is_cut,
-        "oldest_seconds": int(queue.now - min(each.sent for each in requests)) if requests else None,
-        "first": first and first.as_dict(queue.now),
-        "blocked": [each.as_dict(queue.now) for each in blocked if each.position is None][:MAX_BLOCKED],
-    }
+def _fitting(blocks: Sequence[Block], rows: int, more: str) -> list[Text]:
+    """The lines of the first blocks that fit, and how many do not, with the command that shows them."""
+    shown = list[Text]()
+    for number, block in enumerate(blocks):
+        is_last = number == len(blocks) - 1
+        if len(shown) + len(block) > rows - (not is_last):
+            return [*shown, styled(f"and {len(blocks) - number:,} more: {more}", "yellow")]
+        shown += block
+    return shown
 
 
-def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str]:
-    """The status of each holder's execution."""
-    names = {name for process in processes for name in executions_of(process)}
-    if not names:
-        return {}
-    # One list contains the running executions; the others are described one by one.
-    running = set(control.workflow.running())
-    described = in_parallel(control.workflow.describe, sorted(names - running))
-    return dict.fromkeys(names & running, "RUNNING") | {one.name: one.status for one in described if one is not None}
+def _troubles(data: Mapping[str, Any]) -> list[Block]:
+    blocks = [[Text.assemble(("malformed: ", "red")) + styled(each)] for each in data["malformed"]]
+    return blocks + [_with_command(styled(each["text"], "red"), each, "  ") for each in data["event_source"]]
 
 
-def _render(console: Console, data: dict[str, Any]) -> None:
-    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}"))
-    console.print()
-    for process in data["processes"]:
-        _render_process(console, process)
-    for text in data["malformed"]:
-        console.print(Text.assemble(("malformed: ", "red"), styled(text)))
-    for one in data["event_source"]:
-        console.print(styled(one["text"], "red"))
-        if "ends_by" in one:
-            console.print(f"  -> {one['ends_by']}", style="yellow")
-    print_not_read(console, data["not_read"])
-    if not data["processes"] and not data["malformed"]:
-        console.print("There are no processes. Add one with: slotkeeper process add")
-    for one in data["downstreams"]:
-        console.print(line(one, time.time()), style="" if one["state"] == State.CLOSED else "yellow")
-    queues = table("queue", ">visible", ">in flight", ">delayed")
-    for name, counts in data["queues"].items():
-        style = "yellow" if name in DEAD_LETTER_QUEUES and any(counts.values()) else ""
-        queues.add_row(name, *(f"{number:,}" for number in counts.values()), style=style)
-    console.print(queues)
-    print_not_deployed(console, data["not_deployed"])
+def _with_command(text: Text, condition: Mapping[str, Any], indent: str) -> Block:
+    """A line, and the command that ends a condition."""
+    command = condition.get("ends_by")
+    return [text, _whole(f"{indent}-> {command}", "yellow")] if command else [text]
 
 
-def print_not_deployed(console: Console, flows: list[str]) -> None:
-    """Print the flows without which the stack was deployed on one line; nothing if it has all flows."""
-    parameters = {flow.name: flow.parameter for flow in FLOWS}
-    named = ", ".join(f"{name} (deploy with {parameters[name]})" for name in flows)
-    if named:
-        console.print(f"Not deployed: {named}.", style="dim")
+def _whole(text: str, style: str) -> Text:
+    shown = styled(text, style)
+    shown.no_wrap = True
+    return shown
 
 
-def _render_process(console: Console, process: dict[str, Any]) -> None:
-    line = Text(process["name"], style="bold")
-    line.append(f"  {in_use_text(process)}", style="not bold")
-    line.append(f"  {target_text(process['target'])}", style="dim not bold")
-    if process["rate"]:
-        line.append(f"  at most {process['rate']}", style="not bold")
+def _is_busy(process: Mapping[str, Any]) -> bool:
+    is_used = process["slots_in_use"] or process["holders"] or process["has_drifted"]
+    return bool(is_used or process["queue"]["queued"] != 0)  # or it is not known
+
+
+def _order(process: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Those whose requests wait longest first, then those with most slots in use."""
+    return (-(process["queue"]["oldest_seconds"] or 0), -process["slots_in_use"], process["name"])
+
+
+def slots_bar(in_use: int, limit: int) -> str:
+    """How much of a limit is in use: `[####......]`. Any use shows, and only a full limit is a full bar."""
+    filled = _BAR if in_use >= limit else -(-in_use * (_BAR - 1) // limit) if in_use else 0
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
+
+
+def _process(process: Mapping[str, Any], longest: int, width: int | None, rows: int | None) -> Block:
+    """A process as one line, and its queue as another."""
+    name = cut(process["name"], longest) if width else process["name"]
+    shown = styled(f"{name:<{longest if width else _ID}}", "bold")
+    shown.append(f"  {slots_bar(process['slots_in_use'], process['slot_limit'])}", style="not bold")
+    rate = f"  at most {process['rate']}" if process["rate"] else ""
+    shown.append(f"  {process['slots_in_use']:,} of {process['slot_limit']:,}{rate}", style="not bold")
+    shown.append_text(_flags(process))
+    return [shown, *_queue(process["queue"], width, commands=rows is None)]
+
+
+def _flags(process: Mapping[str, Any]) -> Text:
+    flags = Text(style="not bold")
     if process["paused"]:
-        line.append("  PAUSED", style="yellow")
+        flags.append("  PAUSED", style="yellow")
     if process["has_drifted"]:
-        line.append(f"  DRIFTED: {holders_text([each['weight'] for each in process['holders']])}", style="red")
-    console.print(line)
-    for holder in process["holders"]:
-        console.print(_holder(holder))
-    if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
-        console.print(f"  {link}", style="dim")
-    _render_queue(console, process["queue"])
-    console.print()
+        weights = [each["weight"] for each in process["holders"]]
+        flags.append(f"  DRIFTED: {holders_text(weights)}", style="red")
+    return flags
 
 
-def _render_queue(console: Console, queue: dict[str, Any]) -> None:
+def _queue(queue: Mapping[str, Any], width: int | None, commands: bool) -> Block:
+    """Number and age of the queued requests, the next of them with its reason, and those above the limit."""
     if not queue["queued"]:
-        return
+        return [] if queue["queued"] == 0 else [Text("  its queue could not be read", "yellow")]
     more = "more than " * queue["is_cut"]
-    console.print(f"  {more}{queue['queued']:,} queued, the oldest for {duration(queue['oldest_seconds'])}")
+    lines = [styled(f"  {more}{queue['queued']:,} queued, the oldest for {duration(queue['oldest_seconds'])}")]
     first = [queue["first"]] if queue["first"] else []
     for title, request in [("next", each) for each in first] + [("blocked", each) for each in queue["blocked"]]:
-        console.print(f"  {title}: {waited(request)}: {request['because']}")
-        for reason in request["reasons"]:
-            if "ends_by" in reason:
-                console.print(f"    -> {reason['ends_by']}", style="yellow")
+        named = request | {"request_id": cut(request["request_id"], _ID)} if width else request
+        lines.append(styled(f"  {title}: {waited(named)}: {request['because']}"))
+        if commands:
+            lines += [each for reason in request["reasons"] for each in _with_command(Text(), reason, "    ")[1:]]
+    return lines
 
 
-def _holder(holder: dict[str, Any]) -> Text:
-    """Three lines, so that both ids can be copied in a narrow window too; one for a lease."""
-    state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
-    if holder["state"] == "LEASED":
-        style = "red" if holder["seconds_left"] < -CLOCK_SKEW_SECONDS else ""
-        return Text.assemble(f"  {holder['execution']}  {state}, ", (lease_text(holder), style))
-    status, noun = holder["execution_status"], kind_of(holder["target"]).work_noun
-    work = holder["glue_run"] or holder["child"]
-    line = styled(f"  {holder['request_id'] or 'request id unknown'}  {state}, execution ")
-    line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
-    line.append(f"\n    {holder['execution']}", style="dim")
-    line.append(f"\n    {noun} {work['state']} {work['id']}" if work else f"\n    no {noun} found", style="dim")
-    return line
+def _facts(process: Mapping[str, Any], width: int | None) -> Block:
+    """The slots, settings and queue of one process."""
+    bar = slots_bar(process["slots_in_use"], process["slot_limit"])
+    shown = styled(process["name"], "bold") + Text(f"  {bar}  {in_use_text(process)}", "not bold") + _flags(process)
+    settings = [target_text(process["target"]), *[f"at most {process['rate']}"] * bool(process["rate"])]
+    if process["timeout_minutes"]:
+        settings.append(f"work is stopped after {duration(process['timeout_minutes'] * 60)}")
+    if process["settle_seconds"]:
+        settings.append(f"slots are kept for {duration(process['settle_seconds'])} after an abort")
+    facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width, commands=True)]
+    if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
+        facts.append(_whole(f"  {link}", "dim"))
+    return facts
+
+
+def _holders(process: Mapping[str, Any]) -> Any:
+    """The holders of one process, one on a line: of a lease its end, of an execution its status and work."""
+    weighted = any(each["weight"] != 1 for each in process["holders"])
+    rows = table("holder", "state", "for", *[">weight"] * weighted, "status", "work", "execution")
+    for each in process["holders"]:
+        shown = [each["request_id"] or "not read", each["state"], duration(each["age_seconds"])]
+        shown += [f"{each['weight']:,}"] * weighted
+        if each["state"] == "LEASED":
+            has_ended = each["seconds_left"] < -CLOCK_SKEW_SECONDS
+            rows.add_row(each["execution"], *shown[1:], Text(lease_text(each), "red" if has_ended else ""), "", "")
+            continue
+        status, noun = each["execution_status"], kind_of(each["target"]).work_noun
+        shown_status = "not read" if status is None else status or "none"
+        is_usual = shown_status in ("RUNNING", "PENDING_REDRIVE", "not read") or each["state"] == "RESERVED"
+        work = each["glue_run"] or each["child"]
+        work_text = f"{noun} {work['state']} {work['id']}" if work else f"no {noun} found"
+        rows.add_row(*shown, Text(shown_status, "" if is_usual else "red"), work_text, each["execution"])
+    return rows
+
+
+def _idle(processes: Sequence[Mapping[str, Any]], width: int | None) -> list[Block]:
+    """One line for all processes without holders and queued requests, with as many names as fit."""
+    if not processes:
+        return []
+    line, left = f"{len(processes):,} idle: ", len(processes)
+    for number, each in enumerate(processes):
+        state = " (paused)" * each["paused"] or " (limit 0)" * (each["slot_limit"] == 0)
+        longer = line + ", " * (number > 0) + cut(each["name"], _ID) + state
+        if len(longer) > (width or _NAMES) - len(f" and {left - 1:,} more") * (left > 1):
+            break
+        line, left = longer, left - 1
+    return [[styled(line + f" and {left:,} more" * (left > 0))]]
+
+
+def _queues(data: Mapping[str, Any]) -> list[Block]:
+    """Downstreams in trouble, the queues that have messages, and what is not deployed."""
+    lines = (
+        []
+        if data["processes"] or data["malformed"]
+        else ["There are no processes. Add one with: slotkeeper process add"]
+    )
+    blocks = [[styled(each)] for each in lines]
+    blocks += [
+        [styled(line(one, time.time()), "" if one["state"] == State.CLOSED else "yellow")]
+        for one in data["downstreams"]
+    ]
+    numbers = {name: sum(counts.values()) for name, counts in data["queues"].items()}
+    shown = ", ".join(f"{name} {number:,}" for name, number in numbers.items() if number)
+    is_dead = any(numbers.get(name) for name in DEAD_LETTER_QUEUES)
+    blocks.append([styled(f"Messages: {shown}" if shown else "All queues are empty.", "yellow" if is_dead else "")])
+    absent = not_deployed_text(data["not_deployed"])
+    return blocks + [[styled(absent, "dim")]] * bool(absent)

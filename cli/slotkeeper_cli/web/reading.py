@@ -31,7 +31,6 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.commands.status import read_status
 from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.explanation import explain
@@ -45,6 +44,7 @@ from slotkeeper_cli.stack_connection import (
     in_parallel,
     message_counts,
 )
+from slotkeeper_cli.status import status
 from slotkeeper_cli.unread import Search
 
 # Seconds between two refreshes of a page, and for which a reading serves every page.
@@ -180,7 +180,7 @@ class StackReader:
         """
 
         def read() -> dict[str, Any]:
-            data, now = read_status(self.stack, name), time.time()
+            data, now = status(Account(self.stack), name), time.time()
             (shown,) = data["processes"]
             self.timelines.setdefault(name, Timeline()).add(now, shown["slots_in_use"], shown["slot_limit"])
             requests = read_queue(self._control.rows, self._control.process(name), now).requests
