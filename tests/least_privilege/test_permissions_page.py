@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from slotkeeper.slots.rows import LISTED
 from slotkeeper.token import item as token_item
-from slotkeeper_cli import app
+from tests.cli.command_tree import all_commands
 from tests.least_privilege import sites
 from tests.least_privilege.evidence import KEY_ARN, VARIANTS, jobs, stack
 from tests.least_privilege.needs import ACTIONS, PARTS, PREFIXES
@@ -177,15 +175,7 @@ NOT_CALLED = {
 }
 
 
-def _commands(group: typer.Typer, before: str = "") -> Iterator[tuple[str, Any]]:
-    for command in group.registered_commands:
-        yield f"{before}{command.name}", command.callback
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        yield from _commands(inner.typer_instance, f"{before}{inner.name} ")
-
-
-COMMANDS = dict(_commands(app.app))
+COMMANDS = {path: command.callback for path, command in all_commands() if not hasattr(command, "commands")}
 # Command -> its calls, and whether it writes an audit line.
 OPERATORS = {
     command.strip("`"): (calls, entry.endswith(" (audit)"))
