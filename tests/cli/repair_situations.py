@@ -22,6 +22,12 @@ def _a_word_and_no_source(operator: Operator) -> None:
     edit(operator, "slot_limit", {"S": "two"}, "other")
 
 
+def _a_word_after_a_change(operator: Operator) -> None:
+    operator.processes.create("other", 2, "sample-job")
+    operator.run("process", "set-limit", "other", "4")
+    edit(operator, "slot_limit", {"S": "two"}, "other")
+
+
 def _two_faults(operator: Operator) -> None:
     _a_text(operator)
     edit(operator, "slots_in_use", None)
@@ -66,8 +72,8 @@ SITUATIONS = {
         "process repair sample --dry-run",
         says=(
             "sample: 1 malformed attribute.",
-            'slot_limit must be of DynamoDB type N, has the text "5"',
-            "slot_limit: the number 5 (the value itself)",
+            'slot_limit must be of DynamoDB type N, has {"S": "5"}',
+            'slot_limit: {"N": "5"} (the value itself)',
         ),
         never=("is valid", "written;"),
         shows={
@@ -78,16 +84,23 @@ SITUATIONS = {
             "written": False,
         },
     ),
-    "the stack's process has no limit, and no command has changed it": Situation(
+    "the stack's process has no limit": Situation(
         _no_limit_of_the_stacks_process,
         REPAIR,
-        says=("the item is valid now", "has no value", "the stack's parameter SlotLimit"),
+        says=(
+            "slot_limit must be of DynamoDB type N, has no value",
+            "The stack adds it with SlotLimit 3, which a command may have changed since.",
+            "no value is known to be safe: slot_limit",
+        ),
+        exit_code=3,
     ),
-    "the limit is a word, and no source states it": Situation(
-        _a_word_and_no_source,
+    "the limit is a word, and a command has changed it before": Situation(
+        _a_word_after_a_change,
         "process repair other --yes",
         says=(
-            "no source states a safe value: slot_limit",
+            "The audit log: ",
+            ' process set-limit {"before": 2, "after": 4}',
+            "no value is known to be safe: slot_limit",
             "process repair other --set slot_limit=VALUE",
             "Nothing was",
         ),
@@ -97,7 +110,13 @@ SITUATIONS = {
     "the operator states a limit that is not valid": Situation(
         _a_word_and_no_source,
         "process repair other --set slot_limit=100001 --yes",
-        says=("slot_limit must be a whole number from 0 to 100000, got 100001", "Nothing was changed"),
+        says=("slot limit must be a whole number from 0 to 100000, got 100001", "Nothing was changed"),
+        exit_code=2,
+    ),
+    "the operator states a text for a number": Situation(
+        _a_word_and_no_source,
+        "process repair other --set slot_limit=many --yes",
+        says=("slot_limit must be a whole number, got 'many'", "Nothing was changed"),
         exit_code=2,
     ),
     "the operator states an attribute that is valid": Situation(
@@ -109,21 +128,25 @@ SITUATIONS = {
         says=(
             "3 attributes written; the item is valid now",
             "3 malformed attributes",
-            "paused: false",
+            'paused: {"BOOL": false}',
             "slots_in_use: ",
         ),
     ),
     "a holder is a text": Situation(
         _a_holder_that_is_a_text,
         REPAIR,
-        says=("the item is valid now", 'holders.{a}: {"state": "RUNNING", "since": ', "its execution; its weight: "),
+        says=(
+            "the item is valid now",
+            'holders.{a}: {"M": {"state": {"S": "RUNNING"}, "since": ',
+            "its execution; its weight: ",
+        ),
     ),
     "a lease has no end": Situation(
         _a_lease_without_end,
         REPAIR,
         says=(
             "the item is valid now",
-            f"holders.lease-1.until: the number {int(NOW) + 60 + 86_400} (the longest that a lease can still last)",
+            f'holders.lease-1.until: {{"N": "{int(NOW) + 60 + 86_400}"}} (the longest that a lease can still last)',
         ),
     ),
     "no value of grants, and a time of a ring that is a text": Situation(
@@ -131,7 +154,7 @@ SITUATIONS = {
         REPAIR,
         says=(
             "the item is valid now",
-            f"grants: the number {int(NOW) + 60}000 (the time, which no plan of a dispatch contains)",
+            f'grants: {{"N": "{int(NOW) + 60}000"}} (the time, which no plan of a dispatch contains)',
             "ring_at: removed (the next dispatch rings again, if it must)",
         ),
     ),
@@ -150,7 +173,7 @@ SITUATIONS = {
     "the repair is not confirmed": Situation(
         _a_text,
         "process repair sample",
-        says=("slot_limit: the number 5", "give --yes to confirm. Nothing was changed."),
+        says=('slot_limit: {"N": "5"}', "give --yes to confirm. Nothing was changed."),
         exit_code=6,
     ),
     # ----------------------------------------------------------------- the other commands while an item is malformed
