@@ -225,7 +225,7 @@ def _called(context: CheckContext, request_id: str, linger: float) -> tuple[str,
     arn = own.start(context, context.once(_caller), request_id, context.request(process, request_id, linger))
 
     def rows() -> list[RequestRow]:
-        return context.rows.rows(process, request_id=request_id).rows
+        return [row for row in context.rows.rows(process).rows if row.request_id == request_id]
 
     (row,) = context.wait(rows, "the caller's request", context.timings.start)
     name = row.execution
