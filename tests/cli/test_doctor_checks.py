@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +21,9 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import Listed
 from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.doctor import alarm_checks
+from slotkeeper_cli.doctor.alarm_checks import SEND, KeyUser
 from slotkeeper_cli.doctor.health_checks import HealthCheck
-from slotkeeper_cli.doctor.readings import FunctionSettings, ProcessWithQueue, Queues, TableSettings
+from slotkeeper_cli.doctor.readings import FunctionSettings, ProcessWithQueue, Queues
 
 NOW = 1_790_000_000.0
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
@@ -92,7 +93,7 @@ class HealthyAccount:
                 "EndingFunction": FunctionSettings(60, None, "Terminate"),
                 "WorkerFunction": FunctionSettings(120, 5, "Allow"),
             },
-            "tables": {"Ledger": TableSettings(expires=True, recoverable=True), "Plain": TableSettings()},
+            "tables": {"Ledger": {"TTL", "point-in-time recovery"}, "Plain": set()},
             "rules": {"JanitorFunctionRound": "ENABLED"},
             "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
             "machines": {},
@@ -178,12 +179,10 @@ def _rows(*listed: Any, is_whole: bool = True) -> dict[str, Any]:
     return {"ledger": ([(f"r{number}", row) for number, row in enumerate(listed)], is_whole)}
 
 
-def _worker(most: int | None, reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
-    """The event source's concurrency, the reserved one, the account's unreserved one, and WorkerReservedConcurrency."""
-    scaling = {} if most is None else {"MaximumConcurrency": most}
+def _worker(reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
+    """The worker's reserved concurrency, the account's unreserved one, and WorkerReservedConcurrency."""
     return {
         "functions": {"WorkerFunction": FunctionSettings(120, reserved, "Allow")},
-        "event sources": {"WorkQueue": [mapping(BatchSize=1, ScalingConfig=scaling)]},
         "parameters": {"WorkerReservedConcurrency": wanted},
         "account limit": {"UnreservedConcurrentExecutions": unreserved},
     }
@@ -245,10 +244,16 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"subscriptions": PENDING},
         ["warn: subscription not confirmed yet: us@example.com", "warn: the alarms' topic"],
     ),
-    ("topic-key", {"topic": {"KmsMasterKeyId": "alias/aws/sns"}}, ["bad: the topic is encrypted with alias/aws/sns"]),
-    ("topic-key", {"topic": {"KmsMasterKeyId": KEY}}, [f"bad: the policy of key {KEY} does not let cloudwatch"]),
-    ("status-event-key", {"parameters": {"KmsKeyArn": KEY}}, [f"bad: the policy of key {KEY} does not let events"]),
-    ("workflow-log-key", {"parameters": {"KmsKeyArn": KEY}}, [f"bad: the policy of key {KEY} does not let delivery"]),
+    ("keys", {"topic": {"KmsMasterKeyId": "alias/aws/sns"}}, ["bad: the topic is encrypted with alias/aws/sns"]),
+    ("keys", {"topic": {"KmsMasterKeyId": KEY}}, [f"bad: the policy of key {KEY} does not let cloudwatch"]),
+    (
+        "keys",
+        {"parameters": {"KmsKeyArn": KEY}},
+        [
+            f"bad: the policy of key {KEY} does not let events.amazonaws.com use it without a condition: Every status",
+            f"bad: the policy of key {KEY} does not let delivery.logs.amazonaws.com use it: The workflow",
+        ],
+    ),
     ("retries", _rows(_row(WAITING, NOW - 200)), []),
     ("retries", _rows(_row(WAITING, NOW - 400)), ["bad: 1 retry should have started: r0."]),
     ("retries", _rows(_row(RUNNING, lease=NOW - 60)), []),
@@ -290,19 +295,19 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("stack", {"description": {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}}, []),
     ("stack", {"outputs": {"SlotkeeperVersion": "0.0.9"}}, ["warn: the stack has version 0.0.9"]),
     (
-        "visibility",
-        {"queues": {"RequestQueue": queue("RequestQueue", 179)}},
+        "queues",
+        {"queues": {"RequestQueue": queue("RequestQueue", 179, "RequestDeadLetterQueue", 20)}},
         ["bad: RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s: Set it to 180 s"],
     ),
-    ("redrive", _work_queue(), ["bad: the dead-letter queue of WorkQueue is missing, not WorkDeadLetterQueue"]),
-    ("redrive", _work_queue(deadLetterTargetArn="arn:other"), ["bad: the dead-letter queue of WorkQueue is arn:other"]),
+    ("queues", _work_queue(), ["bad: the dead-letter queue of WorkQueue is missing, not WorkDeadLetterQueue"]),
+    ("queues", _work_queue(deadLetterTargetArn="arn:other"), ["bad: the dead-letter queue of WorkQueue is arn:other"]),
     (
-        "redrive",
+        "queues",
         _work_queue(deadLetterTargetArn="arn:WorkDeadLetterQueue", maxReceiveCount="5"),
         ["bad: WorkQueue dead-letters a message after 5 receives"],
     ),
     (
-        "redrive",
+        "queues",
         {"queues": {"DispatchQueue": queue("DispatchQueue", 180, "Other")}},
         ["bad: the dead-letter queue of DispatchQueue is arn:Other, not none"],
     ),
@@ -313,35 +318,38 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
         _source("EndingQueue", mapping(State="Disabled")),
         [
             "bad: the event source of EndingQueue is Disabled: EndingFunction receives no messages: The janitor alone "
-            "answers callers and publishes ends, once a minute."
+            "answers callers and publishes ends, once a minute. 0 messages are waiting there."
         ],
     ),
-    ("event-sources", _source("WorkQueue", mapping()), ["bad: WorkerFunction receives batches of 10 from WorkQueue"]),
+    (
+        "event-sources",
+        _source("WorkQueue", OF_WORK | {"BatchSize": 10}),
+        ["bad: the event source of WorkQueue has BatchSize 10, not 1"],
+    ),
     (
         "event-sources",
         _source("EndingQueue", mapping(FunctionResponseTypes=[])),
-        ["bad: the event source of EndingQueue does not report failed items"],
+        ["bad: the event source of EndingQueue has FunctionResponseTypes []"],
     ),
     (
-        "starter-concurrency",
+        "event-sources",
         _source("DispatchQueue", mapping(ScalingConfig={"MaximumConcurrency": 2})),
-        ["warn: the MaximumConcurrency of DispatchQueue's event source is 2, but StarterConcurrency is 10"],
+        ["warn: the event source of DispatchQueue has MaximumConcurrency 2, not 10: It limits concurrent calls."],
     ),
-    ("worker-concurrency", _worker(3, None), []),
-    ("worker-concurrency", _worker(3, None, wanted="5"), ["warn: the worker has no reserved concurrency, although"]),
-    ("worker-concurrency", _worker(3, 3, wanted="3"), ["bad: the worker's reserved concurrency, 3, is not above"]),
+    ("worker-concurrency", _worker(None), []),
+    ("worker-concurrency", _worker(None, wanted="5"), ["warn: the worker has no reserved concurrency, but"]),
+    ("worker-concurrency", _worker(3, wanted="3"), ["bad: the worker's reserved concurrency, 3, is not above"]),
     (
-        "worker-concurrency",
-        _worker(None, 5, wanted="5"),
-        ["bad: the event source of WorkQueue has no MaximumConcurrency"],
+        "event-sources",
+        _source("WorkQueue", mapping(BatchSize=1, ScalingConfig={})),
+        ["bad: the event source of WorkQueue has MaximumConcurrency None, not 3"],
     ),
-    ("worker-concurrency", _worker(4, 5, wanted="5"), ["warn: the worker's MaximumConcurrency is 4"]),
-    ("worker-concurrency", _worker(3, 0), []),  # stopped, which another check reports
+    ("worker-concurrency", _worker(0), []),  # stopped, which another check reports
     # PutFunctionConcurrency leaves 100 unreserved, and a new account has 10.
-    ("worker-concurrency", _worker(3, None, unreserved=104), []),
+    ("worker-concurrency", _worker(None, unreserved=104), []),
     (
         "worker-concurrency",
-        _worker(3, None, unreserved=105),
+        _worker(None, unreserved=105),
         [
             "warn: the worker has no reserved concurrency: Lambda throttles it when the account is busy, which uses up "
             "the receives of its messages. Deploy with WorkerReservedConcurrency=5"
@@ -355,12 +363,12 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("recursion", {"functions": {"J": FunctionSettings(300, 1, "Allow")}}, ["bad: J has RecursiveLoop Allow, but"]),
     (
         "tables",
-        {"tables": {"Requests": TableSettings(indexes=frozenset({"place"}))}, "template": {"Requests": INDEXED}},
+        {"tables": {"Requests": {"index place"}}, "template": {"Requests": INDEXED}},
         [
-            "bad: the TTL of Requests is disabled",
-            "bad: point-in-time recovery of Requests",
-            "warn: deletion protection of Requests",
-            "bad: Requests has no index open",
+            "bad: Requests has no TTL, unlike the template: Deploy",
+            "warn: Requests has no deletion protection",
+            "bad: Requests has no index open, unlike the template: What reads it fails.",
+            "bad: Requests has no point-in-time recovery",
         ],
     ),
     (
@@ -413,7 +421,7 @@ def test_a_finding_states_what_is_wrong(
     assert [each[: len(text)] for each, text in zip(seen, findings, strict=True)] == findings
 
 
-CLOUDWATCH, EVENTBRIDGE = alarm_checks.CLOUDWATCH, alarm_checks.EVENTBRIDGE
+CLOUDWATCH = "cloudwatch.amazonaws.com"
 ROOT = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "kms:*"}
 LETS = {
     "Effect": "Allow",
@@ -442,5 +450,6 @@ OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"
 )
 def test_a_keys_policy_lets_a_service_use_it(statements: Any, lets: bool, unconditionally: bool) -> None:
     policy = {} if statements is None else {"Statement": statements}
-    assert alarm_checks.lets(policy, CLOUDWATCH, alarm_checks.NEEDED) is lets
-    assert alarm_checks.lets(policy, CLOUDWATCH, alarm_checks.NEEDED, unconditionally=True) is unconditionally
+    user = KeyUser(CLOUDWATCH, SEND, "")
+    assert alarm_checks.lets(policy, user) is lets
+    assert alarm_checks.lets(policy, replace(user, unconditionally=True)) is unconditionally

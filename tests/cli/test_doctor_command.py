@@ -15,7 +15,7 @@ from slotkeeper_cli import stack_connection
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.doctor import job_checks, readings, retry_checks
-from slotkeeper_cli.doctor.readings import FunctionSettings, TableSettings
+from slotkeeper_cli.doctor.readings import FunctionSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from tests.cli.account_contents import edit, send_dead_letter
@@ -194,10 +194,9 @@ def test_tables_and_their_indexes_are_read_as_deployed_and_as_in_the_template(
     body = json.dumps({"Resources": {"RequestTable": TEMPLATE["Resources"]["RequestTable"]}}, default=str)
     with stack_of(("RequestTable", name, TABLE), GetTemplate=lambda _: {"TemplateBody": body}):
         has = readings.tables(account)["RequestTable"]
-        wanted = readings.wanted_settings(readings.properties(account, "RequestTable"))
-    assert {"place", "open", "failed"} <= has.indexes
-    assert has == TableSettings(expires=True, indexes=has.indexes)
-    assert wanted == TableSettings(True, True, True, has.indexes)
+        wanted = readings.wanted_features(readings.properties(account, "RequestTable"))
+    assert {"TTL", "index place", "index open", "index failed"} <= has
+    assert wanted - has == {"point-in-time recovery", "deletion protection"}
 
 
 def test_rules_are_read_from_any_bus(account: Account) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,43 @@ if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
 
 _NAMED = 5
-CLOUDWATCH = "cloudwatch.amazonaws.com"
-EVENTBRIDGE = "events.amazonaws.com"
-LOG_DELIVERY = "delivery.logs.amazonaws.com"
 _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in a new stack, is breaching
 # Needed to send to an encrypted topic or queue (SNS guide, "Managing Amazon SNS encryption keys and costs"; SQS guide,
 # "Amazon SQS Key management").
-NEEDED = ("kms:Decrypt", "kms:GenerateDataKey")
+SEND = ("kms:Decrypt", "kms:GenerateDataKey")
+
+
+@dataclass(frozen=True)
+class KeyUser:
+    """A service that must be allowed to use the stack's key (docs/encryption.md).
+
+    Attributes:
+        otherwise: what happens if it is not.
+        unconditionally: whether a statement with a condition does not apply to it.
+    """
+
+    service: str
+    actions: tuple[str, ...]
+    otherwise: str
+    unconditionally: bool = False
+
+
+_ALARMS = KeyUser("cloudwatch.amazonaws.com", SEND, "Alarms cannot publish.")
+_OF_STACK = (
+    # EventBridge sends neither account nor rule to KMS, so a statement with a condition does not apply to it.
+    KeyUser(
+        "events.amazonaws.com",
+        SEND,
+        "Every status event is dropped: the janitor alone answers callers, publishes ends and frees what aborted "
+        "workflows held.",
+        unconditionally=True,
+    ),
+    KeyUser(
+        "delivery.logs.amazonaws.com",
+        ("kms:Decrypt",),
+        "The workflow's log is empty, and GlueRefusalAlarm cannot go off.",
+    ),
+)
 
 
 def first_step(alarm: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -77,64 +108,34 @@ def topic(account: Account, _now: float) -> Iterator[Finding]:
         yield Finding("warn", "the alarms' topic has no confirmed subscription", how)
 
 
-def topic_key(account: Account, _now: float) -> Iterator[Finding]:
-    key = readings.topic_key(account)
-    if "alias/aws/" in key:
-        yield Finding(
-            "bad",
-            f"the topic is encrypted with {key}, whose policy does not let alarms publish and cannot be changed",
-            "Deploy with a customer managed key (KmsKeyArn), or remove the encryption.",
-        )
-    elif key and not lets(readings.key_policy(account, key), CLOUDWATCH, NEEDED):
-        yield Finding(
-            "bad",
-            f"the policy of key {key} does not let {CLOUDWATCH} use it, so alarms cannot publish",
-            f"Allow {CLOUDWATCH} {' and '.join(NEEDED)}* in the key's policy.",
-        )
+def keys(account: Account, _now: float) -> Iterator[Finding]:
+    of_topic, of_stack = readings.topic_key(account), account.stack.parameters.get("KmsKeyArn", "")
+    if "alias/aws/" in of_topic:
+        what = f"the topic is encrypted with {of_topic}, whose policy does not let alarms publish and cannot be changed"
+        yield Finding("bad", what, "Deploy with a customer managed key (KmsKeyArn), or remove the encryption.")
+        of_topic = ""
+    for key, user in ((of_topic, _ALARMS), *((of_stack, user) for user in _OF_STACK)):
+        if key and not lets(readings.key_policy(account, key), user):
+            condition = " without a condition" * user.unconditionally
+            yield Finding(
+                "bad",
+                f"the policy of key {key} does not let {user.service} use it{condition}",
+                f"{user.otherwise} Allow {user.service} {' and '.join(user.actions)} in the key's policy{condition} "
+                "(docs/encryption.md).",
+            )
 
 
-def status_event_key(account: Account, _now: float) -> Iterator[Finding]:
-    """EventBridge sends the status events of workflows to EndingQueue, which is encrypted with the stack's key."""
-    key = account.stack.parameters.get("KmsKeyArn", "")
-    # EventBridge sends neither account nor rule to KMS, so a statement with a condition does not apply to it (the page
-    # on encryption).
-    if key and not lets(readings.key_policy(account, key), EVENTBRIDGE, NEEDED, unconditionally=True):
-        yield Finding(
-            "bad",
-            f"the policy of key {key} does not let {EVENTBRIDGE} use it without a condition, so every status event is "
-            "dropped",
-            "The janitor alone answers callers, publishes ends and frees what aborted workflows held. Allow "
-            f"{EVENTBRIDGE} {' and '.join(NEEDED)}* in the key's policy without a condition (docs/encryption.md).",
-        )
-
-
-def workflow_log_key(account: Account, _now: float) -> Iterator[Finding]:
-    """The executions of the workflow are encrypted with the stack's key, also what the workflow's log receives."""
-    key = account.stack.parameters.get("KmsKeyArn", "")
-    if key and not lets(readings.key_policy(account, key), LOG_DELIVERY, ("kms:Decrypt",)):
-        yield Finding(
-            "bad",
-            f"the policy of key {key} does not let {LOG_DELIVERY} use it, so the workflow's log is empty and "
-            "GlueRefusalAlarm cannot go off",
-            f"Allow {LOG_DELIVERY} kms:Decrypt in the key's policy (docs/encryption.md).",
-        )
-
-
-def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...], *, unconditionally: bool = False) -> bool:
-    """Whether a key's policy allows a service all of these actions.
-
-    Args:
-        unconditionally: ignore what is allowed under a condition. Otherwise conditions are ignored.
-    """
-    statements = [one for one in _many(policy.get("Statement")) if _names(one.get("Principal"), service)]
-    if unconditionally:
+def lets(policy: Mapping[str, Any], user: KeyUser) -> bool:
+    """Whether a key's policy allows a service all actions. Conditions are ignored unless none may apply to it."""
+    statements = [one for one in _many(policy.get("Statement")) if _names(one.get("Principal"), user.service)]
+    if user.unconditionally:
         statements = [one for one in statements if one.get("Effect") == "Deny" or not one.get("Condition")]
 
     def is_stated(effect: str, action: str) -> bool:
         patterns = [p for one in statements if one.get("Effect") == effect for p in _many(one.get("Action"))]
         return any(fnmatchcase(action.lower(), str(pattern).lower()) for pattern in patterns)
 
-    return all(is_stated("Allow", action) and not is_stated("Deny", action) for action in actions)
+    return all(is_stated("Allow", action) and not is_stated("Deny", action) for action in user.actions)
 
 
 def _names(principal: Any, service: str) -> bool:
@@ -153,7 +154,5 @@ CHECKS = (
     HealthCheck("alarms", "no alarm is in ALARM", ringing, is_urgent=True),
     HealthCheck("alarm-actions", "each alarm has data, and its actions are enabled", silent),
     HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
-    HealthCheck("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
-    HealthCheck("status-event-key", "EventBridge may send status events to the encrypted queue", status_event_key),
-    HealthCheck("workflow-log-key", "the log delivery may read the encrypted executions", workflow_log_key),
+    HealthCheck("keys", "each service that needs the keys of topic and stack may use them", keys),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slotkeeper import __version__
 from slotkeeper_cli.doctor import readings
-from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
+from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck, Severity
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.stack_connection import drifted_resources
 
@@ -25,6 +25,7 @@ class QueueConsumer:
         dead_letters: the queue's dead-letter queue; empty if it has none.
         receives: after which SQS moves a message there.
         batch: the number of messages of a batch.
+        concurrency: the parameter with the most invocations at the same time.
         alone: what happens without the function.
     """
 
@@ -32,20 +33,31 @@ class QueueConsumer:
     dead_letters: str
     receives: int
     batch: int
+    concurrency: str
     alone: str
 
 
+_BY_JANITOR = "The janitor alone {}, once a minute."
 CONSUMERS = {
     "RequestQueue": QueueConsumer(
-        "StarterFunction", "RequestDeadLetterQueue", 20, 10, "No request that is sent is queued or started."
+        *("StarterFunction", "RequestDeadLetterQueue", 20, 10, "StarterConcurrency"),
+        "No request that is sent is queued or started.",
     ),
     "DispatchQueue": QueueConsumer(
-        "StarterFunction", "", 0, 10, "The janitor alone starts what is queued, once a minute."
+        "StarterFunction", "", 0, 10, "StarterConcurrency", _BY_JANITOR.format("starts what is queued")
     ),
     "EndingQueue": QueueConsumer(
-        "EndingFunction", "", 0, 10, "The janitor alone answers callers and publishes ends, once a minute."
+        "EndingFunction", "", 0, 10, "StarterConcurrency", _BY_JANITOR.format("answers callers and publishes ends")
     ),
-    "WorkQueue": QueueConsumer("WorkerFunction", "WorkDeadLetterQueue", 1000, 1, "No work of the worker is done."),
+    "WorkQueue": QueueConsumer(
+        "WorkerFunction", "WorkDeadLetterQueue", 1000, 1, "WorkerConcurrency", "No work of the worker is done."
+    ),
+}
+# What an event source must have, and what happens otherwise.
+_OTHERWISE = {
+    "BatchSize": "The function is made for this number.",
+    "FunctionResponseTypes": "Messages that should stay are deleted.",
+    "MaximumConcurrency": "It limits concurrent calls.",
 }
 _VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
 _SPARE_CONCURRENCY = 2  # above WorkerConcurrency, so that Lambda does not throttle messages that it has received
@@ -77,24 +89,22 @@ def _consumed(account: Account) -> Iterator[tuple[str, QueueConsumer]]:
     )
 
 
-def visibility(account: Account, _now: float) -> Iterator[Finding]:
+def queues(account: Account, _now: float) -> Iterator[Finding]:
+    known = account.queues()
     for queue, consumer in _consumed(account):
-        seconds = int(account.queues()[queue]["VisibilityTimeout"])
-        timeout = readings.functions(account)[consumer.function].timeout
+        seconds, timeout = (
+            int(known[queue]["VisibilityTimeout"]),
+            readings.functions(account)[consumer.function].timeout,
+        )
         if seconds < _VISIBILITY_FACTOR * timeout:
             yield Finding(
                 "bad",
                 f"{queue} has a visibility timeout of {seconds} s, but {consumer.function} may run for {timeout} s",
                 f"Set it to {_VISIBILITY_FACTOR * timeout} s, six times the function's timeout. {DEPLOY}",
             )
-
-
-def redrive(account: Account, _now: float) -> Iterator[Finding]:
-    queues = account.queues()
-    for queue, consumer in _consumed(account):
-        policy = json.loads(queues[queue].get("RedrivePolicy", "{}"))
+        policy = json.loads(known[queue].get("RedrivePolicy", "{}"))
         target, dead = str(policy.get("deadLetterTargetArn", "")), consumer.dead_letters
-        if target != (queues[dead]["QueueArn"] if dead else ""):
+        if target != (known[dead]["QueueArn"] if dead else ""):
             what = f"the dead-letter queue of {queue} is {target or 'missing'}, not {dead or 'none'}"
             yield Finding("bad", what, DEPLOY)
         elif int(policy.get("maxReceiveCount", 0)) < consumer.receives:
@@ -111,79 +121,40 @@ def event_sources(account: Account, _now: float) -> Iterator[Finding]:
             others = f"Delete the others, which take messages from {consumer.function}."
             yield Finding("bad", what, others if mappings else f"{consumer.alone} {DEPLOY}")
         for one in mappings:
-            yield from _mapping(account, queue, consumer, one)
-
-
-def _mapping(account: Account, queue: str, consumer: QueueConsumer, one: dict[str, Any]) -> Iterator[Finding]:
-    if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
-        number = int(account.queues()[queue].get("ApproximateNumberOfMessages", 0))
-        changed = one.get("LastModified")
-        yield Finding(
-            "bad",
-            f"the event source of {queue} is {one.get('State')}: {consumer.function} receives no messages",
-            consumer.alone + f" {count(number, 'message is', 'messages are')} waiting there." * bool(number),
-            f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
-            since=changed.timestamp() if changed else None,
-        )
-    if one.get("BatchSize") != consumer.batch:
-        yield Finding(
-            "bad",
-            f"{consumer.function} receives batches of {one.get('BatchSize')} from {queue}, not of {consumer.batch}",
-            f"Set BatchSize to {consumer.batch}. {DEPLOY}",
-        )
-    if "ReportBatchItemFailures" not in one.get("FunctionResponseTypes", []):
-        yield Finding(
-            "bad",
-            f"the event source of {queue} does not report failed items: messages that should stay are deleted",
-            f"Set FunctionResponseTypes to ReportBatchItemFailures. {DEPLOY}",
-        )
-
-
-def starter_concurrency(account: Account, _now: float) -> Iterator[Finding]:
-    wanted = int(account.stack.parameters["StarterConcurrency"])
-    for queue in ("RequestQueue", "DispatchQueue", "EndingQueue"):
-        for one in account.event_sources(queue):
-            most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
-            if most != wanted:
-                what = f"the MaximumConcurrency of {queue}'s event source is {most}, but StarterConcurrency is {wanted}"
-                yield Finding("warn", what, DEPLOY)
+            if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
+                number = count(
+                    int(account.queues()[queue].get("ApproximateNumberOfMessages", 0)), "message is", "messages are"
+                )
+                changed = one.get("LastModified")
+                yield Finding(
+                    "bad",
+                    f"the event source of {queue} is {one.get('State')}: {consumer.function} receives no messages",
+                    f"{consumer.alone} {number} waiting there.",
+                    f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
+                    since=changed.timestamp() if changed else None,
+                )
+            most = int(account.stack.parameters[consumer.concurrency])
+            wanted = (consumer.batch, ["ReportBatchItemFailures"], most)
+            for name, value in zip(_OTHERWISE, wanted, strict=True):
+                if (has := (one | one.get("ScalingConfig", {})).get(name)) != value:
+                    what = f"the event source of {queue} has {name} {has}, not {value}"
+                    is_limited = name == "MaximumConcurrency" and has
+                    yield Finding("warn" if is_limited else "bad", what, f"{_OTHERWISE[name]} {DEPLOY}")
 
 
 def worker_concurrency(account: Account, _now: float) -> Iterator[Finding]:
-    parameters = account.stack.parameters
-    wanted = int(parameters.get("WorkerConcurrency") or 3)
-    reserved = readings.functions(account)["WorkerFunction"].reserved
-    for one in account.event_sources("WorkQueue"):
-        most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
-        if most is None:
-            yield Finding(
-                "bad",
-                "the event source of WorkQueue has no MaximumConcurrency: concurrent calls are not limited",
-                f"Set MaximumConcurrency to {wanted}. {DEPLOY}",
-            )
-        elif most != wanted:
-            what = f"the worker's MaximumConcurrency is {most}, but WorkerConcurrency is {wanted}"
-            yield Finding("warn", what, DEPLOY)
-        if most is not None and reserved is not None and 0 < reserved <= most:
-            yield Finding(
-                "bad",
-                f"the worker's reserved concurrency, {reserved}, is not above its MaximumConcurrency, {most}",
-                "Lambda throttles some messages, which uses up their receives. Deploy with a WorkerReservedConcurrency "
-                "above WorkerConcurrency.",
-            )
+    parameters, reserved = account.stack.parameters, readings.functions(account)["WorkerFunction"].reserved
+    most = int(parameters["WorkerConcurrency"])
+    throttled = "Lambda throttles it when the account is busy, which uses up the receives of its messages."
     if reserved is not None:
-        return
-    if int(parameters.get("WorkerReservedConcurrency") or 0):
-        yield Finding(
-            "warn", "the worker has no reserved concurrency, although WorkerReservedConcurrency is set", DEPLOY
-        )
-    elif readings.unreserved_concurrency(account) >= _MIN_UNRESERVED + wanted + _SPARE_CONCURRENCY:
-        yield Finding(
-            "warn",
-            "the worker has no reserved concurrency",
-            "Lambda throttles it when the account is busy, which uses up the receives of its messages. Deploy with "
-            f"WorkerReservedConcurrency={wanted + _SPARE_CONCURRENCY}, which this account has unreserved.",
-        )
+        if 0 < reserved <= most:
+            what = f"the worker's reserved concurrency, {reserved}, is not above WorkerConcurrency, {most}"
+            yield Finding("bad", what, f"{throttled} Deploy with a WorkerReservedConcurrency above WorkerConcurrency.")
+    elif int(parameters.get("WorkerReservedConcurrency") or 0):
+        yield Finding("warn", "the worker has no reserved concurrency, but WorkerReservedConcurrency is set", DEPLOY)
+    elif readings.unreserved_concurrency(account) >= _MIN_UNRESERVED + most + _SPARE_CONCURRENCY:
+        how = f"Deploy with WorkerReservedConcurrency={most + _SPARE_CONCURRENCY}, which this account has unreserved."
+        yield Finding("warn", "the worker has no reserved concurrency", f"{throttled} {how}")
 
 
 def functions(account: Account, _now: float) -> Iterator[Finding]:
@@ -205,17 +176,11 @@ def recursion(account: Account, _now: float) -> Iterator[Finding]:
 
 def tables(account: Account, _now: float) -> Iterator[Finding]:
     for name, has in readings.tables(account).items():
-        wanted = readings.wanted_settings(readings.properties(account, name))
-        if wanted.expires and not has.expires:
-            yield Finding("bad", f"the TTL of {name} is disabled: its items do not expire", DEPLOY)
-        if wanted.recoverable and not has.recoverable:
-            yield Finding("bad", f"point-in-time recovery of {name} is disabled: it cannot be restored", DEPLOY)
-        if wanted.protected and not has.protected:
-            enable = "Enable it with aws dynamodb update-table --deletion-protection-enabled."
-            yield Finding("warn", f"deletion protection of {name} is disabled", enable)
-        if missing := sorted(wanted.indexes - has.indexes):
-            create = "A local index exists from the creation of a table on: create the table again (docs/runbooks.md)."
-            yield Finding("bad", f"{name} has no index {', '.join(missing)}: what reads it fails", create)
+        for feature in sorted(readings.wanted_features(readings.properties(account, name)) - has):
+            is_index = feature.startswith("index ")
+            create = "What reads it fails. A local index exists from a table's creation on (docs/runbooks.md)."
+            severity: Severity = "warn" if feature == readings.PROTECTION else "bad"
+            yield Finding(severity, f"{name} has no {feature}, unlike the template", create if is_index else DEPLOY)
 
 
 def rules(account: Account, _now: float) -> Iterator[Finding]:
@@ -236,17 +201,10 @@ def stack_drift(account: Account, _now: float) -> Iterator[Finding]:
 
 
 CHECKS = (
-    HealthCheck(
-        "event-sources",
-        "functions receive the messages of their queues, and report failed items",
-        event_sources,
-        is_urgent=True,
-    ),
+    HealthCheck("event-sources", "functions receive the messages of their queues", event_sources, is_urgent=True),
     HealthCheck("stack", "the last deployment has finished, with this command's version", stack),
-    HealthCheck("visibility", "visibility timeouts are at least six times the function's timeout", visibility),
-    HealthCheck("redrive", "queues have their dead-letter queues, and its number of receives", redrive),
-    HealthCheck("starter-concurrency", "the concurrency of starts and ends is as deployed", starter_concurrency),
-    HealthCheck("worker-concurrency", "the worker's concurrency is as in the parameters", worker_concurrency, "worker"),
+    HealthCheck("queues", "queues have their visibility timeouts and dead-letter queues", queues),
+    HealthCheck("worker-concurrency", "Lambda does not throttle the worker", worker_concurrency, "worker"),
     HealthCheck("functions", "no function has a reserved concurrency of 0", functions),
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
     HealthCheck("tables", "TTL, recovery, protection and indexes of tables are as in the template", tables),

@@ -27,6 +27,7 @@ SLOW_SECONDS = 60.0
 DAY = 86_400
 # Of a function without a setting (Lambda API Reference, GetFunctionRecursionConfig).
 DEFAULT_RECURSION = "Terminate"
+PROTECTION = "deletion protection"
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
 
 
@@ -180,23 +181,6 @@ class FunctionSettings:
     recursion: str
 
 
-@dataclass(frozen=True)
-class TableSettings:
-    """What a table has, or should have by the template.
-
-    Attributes:
-        expires: a TTL.
-        recoverable: point-in-time recovery.
-        protected: deletion protection.
-        indexes: the names of its secondary indexes.
-    """
-
-    expires: bool = False
-    recoverable: bool = False
-    protected: bool = False
-    indexes: frozenset[str] = frozenset()
-
-
 def functions(account: Account) -> dict[str, FunctionSettings]:
     """The settings of each function, by logical id."""
     client = account.stack.client("lambda")
@@ -225,44 +209,37 @@ def properties(account: Account, resource: str) -> Mapping[str, Any]:
     return found
 
 
-def tables(account: Account) -> dict[str, TableSettings]:
-    """The settings of each deployed table, by logical id."""
+def tables(account: Account) -> dict[str, set[str]]:
+    """What each deployed table has of the features of `wanted_features`, by logical id."""
     client = account.stack.client("dynamodb")
 
-    def read(resource: StackResource) -> TableSettings:
+    def read(resource: StackResource) -> set[str]:
         name = resource.name
-        time_to_live = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
         backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
         recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-        table = client.describe_table(TableName=name)["Table"]
-        return TableSettings(
-            time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
-            recovery == "ENABLED",
-            table.get("DeletionProtectionEnabled", False),
-            _indexes(table),
+        time_to_live = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"].get("TimeToLiveStatus")
+        return wanted_features(
+            client.describe_table(TableName=name)["Table"]
+            | {
+                "TimeToLiveSpecification": {"Enabled": time_to_live in ("ENABLED", "ENABLING")},
+                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": recovery == "ENABLED"},
+            }
         )
 
     return account.kept(("tables",), lambda: _each(account, TABLE, read))
 
 
-def wanted_settings(wanted: Mapping[str, Any]) -> TableSettings:
-    """The settings of a table in the template."""
-    return TableSettings(
-        _is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
-        _is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
-        _is_true(wanted.get("DeletionProtectionEnabled")),
-        _indexes(wanted),
-    )
-
-
-def _indexes(table: Mapping[str, Any]) -> frozenset[str]:
+def wanted_features(wanted: Mapping[str, Any]) -> set[str]:
+    """The features of a table that a template's properties state."""
+    stated = {
+        "TTL": wanted.get("TimeToLiveSpecification", {}).get("Enabled"),
+        "point-in-time recovery": wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"),
+        PROTECTION: wanted.get("DeletionProtectionEnabled"),
+    }
     kinds = ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
-    return frozenset(index["IndexName"] for kind in kinds for index in table.get(kind, []))
-
-
-def _is_true(value: Any) -> bool:
-    """The truth of a template's property, which may be a text."""
-    return str(value).lower() == "true"
+    indexes = {f"index {index['IndexName']}" for kind in kinds for index in wanted.get(kind, [])}
+    # A value of the template may be a text.
+    return indexes | {name for name, value in stated.items() if str(value).lower() == "true"}
 
 
 def rules(account: Account) -> dict[str, str]:

@@ -15,6 +15,7 @@ from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
 from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, noteworthy, policy_text
+from slotkeeper_cli.stack_connection import message_counts
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
@@ -128,8 +129,8 @@ def breakers(account: Account, now: float) -> Iterator[Finding]:
 def dead_letters(account: Account, _now: float) -> Iterator[Finding]:
     queues = account.queues()
     for name in DeadLetterQueueName:
-        messages = int(queues.get(name.full_name, {}).get("ApproximateNumberOfMessages", 0))
-        if messages:
+        # Hidden ones too: only an operator's command receives them.
+        if messages := sum(message_counts(queues.get(name.full_name, {})).values()):
             what = f"{name.full_name} has {count(messages, 'message')}"
             yield Finding("warn", what, _CONTENTS[name], next_step("dlq list", name))
 

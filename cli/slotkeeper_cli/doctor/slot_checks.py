@@ -31,6 +31,7 @@ _LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function
 _MAX_AGAIN = 20  # queues that are read a second time
 MAX_CHECKED = 100  # started requests whose executions are described
 ALWAYS = 3  # requests of a process without a success between them, from which on it always fails
+_MAX_JUDGED = 50  # processes with failures whose history is read
 _REASON = 200  # characters of a failure's reason
 
 
@@ -118,15 +119,17 @@ def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, comm
 
 
 def rows(account: Account, now: float) -> Iterator[Finding]:
-    listed = readings.queues(account, now).listed
-    for text in listed.malformed:
-        yield Finding(
-            "bad",
-            f"a row of RequestTable is malformed: {text}",
-            "Correct it in the table of the output RequestTableName, or delete it and submit its request again.",
-        )
-    if listed.is_cut:
-        yield Finding("warn", f"more than {len(listed.rows):,} requests are queued, of which only these were checked")
+    """What the other checks could not read."""
+    for listed, what in (
+        (readings.queues(account, now).listed, "queued requests"),
+        (readings.open_rows(account), "requests that have started, or whose end is not published"),
+        (readings.failures(account, now), "failures of the last day"),
+    ):
+        for text in listed.malformed:
+            how = "Correct it in the table of the output RequestTableName, or delete it and submit its request again."
+            yield Finding("bad", f"a row of RequestTable is malformed: {text}", how)
+        if listed.is_cut:
+            yield Finding("warn", f"there are more than {len(listed.rows):,} {what}, and only these were checked")
 
 
 def blocked(account: Account, now: float) -> Iterator[Finding]:
@@ -329,10 +332,12 @@ def failures(account: Account, now: float) -> Iterator[Finding]:
         code = row.code if row.state == "REJECTED" else ""
         of[row.process, f"{row.state} {code}"].append(row)
     known = {process.name for process in account.processes()[0]}
-    for (process, _), failed in of.items():
+    for number, ((process, _), failed) in enumerate(of.items()):
         match failed[0].state:
+            case "FAILED" if number < _MAX_JUDGED and (always := _always(account, process, failed[0], now)):
+                yield always
             case "FAILED":
-                yield _failed(account, process, failed, now)
+                yield _ended(failed, "failed", f"The last one: {failed[0].code}: {_reason(failed[0])}")
             case "TOO_LATE":
                 yield _ended(failed, "too late", "Their start_before had passed before they could start.")
             case _ if failed[0].code == "UnknownProcess" and process not in known:
@@ -341,18 +346,19 @@ def failures(account: Account, now: float) -> Iterator[Finding]:
                 yield _ended(failed, "rejected", why + redrive, _add(process))
             case _:
                 yield _ended(failed, "rejected", f"{failed[0].code}: {_reason(failed[0])}")
-    if listed.is_cut:
-        yield Finding("warn", f"more than {len(listed.rows):,} requests failed, of which only these were checked")
 
 
-def _failed(account: Account, process: str, failed: Sequence[RequestRow], now: float) -> Finding:
-    """The failures of a process; bad if all of its last requests have failed, also those that were redriven since."""
+def _always(account: Account, process: str, row: RequestRow, now: float) -> Finding | None:
+    """That all of the last requests of a process have failed, also those that were redriven since; None if not.
+
+    Args:
+        row: its last failure.
+    """
     listed = readings.last_ended(account, process, now)
     ran = [row for row in listed.rows if row.started is not None and row.state in ("SUCCEEDED", "FAILED", "REDRIVEN")]
-    row = failed[0]
     last = list(takewhile(lambda each: each.state != "SUCCEEDED", ran))
     if len(last) < ALWAYS:
-        return _ended(failed, "failed", f"The last one: {row.code}: {_reason(row)}")
+        return None
     more = "more than " * (listed.is_cut and len(last) == len(ran))
     what = f"{more}{len(last):,} of {len(last):,}" if len(last) == len(ran) else f"its last {len(last):,} requests"
     return Finding(
@@ -393,6 +399,6 @@ CHECKS = (
     _urgent("waiting", "no request is queued although it can start", waiting, of_processes=True),
     _urgent("deadlines", "each queued request can start before its start_before", deadlines, of_processes=True),
     _urgent("rates", "no request waits for a rate", rates, of_processes=True),
-    _urgent("rows", "no row of a queued request is malformed", rows),
+    _urgent("rows", "each row that was read is as documented, and all were read", rows),
     _of_processes("paused", "each process without queued requests admits some", idle_stops),
 )
