@@ -130,7 +130,7 @@ def test_the_advised_command_sends_a_request_that_is_named_as_an_option_alone(
 ) -> None:
     waiting.fail("--overdue", HOUR)
     waiting.fail("victim", -HOUR, booked=False)
-    step = operator.run("explain", "--json", "--", "--overdue").json["work"]["next"][0]
+    step = operator.run("explain", "--json", "--", "--overdue").json["next"][0]
     assert operator.run(*shlex.split(step)[1:]).exit_code == 0
     assert [body["request_id"] for body in waiting.bodies()] == ["--overdue"]
 

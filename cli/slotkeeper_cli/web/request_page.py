@@ -19,7 +19,7 @@ _ATTEMPTS = {"number": ">Attempt", "state": "State", "since": "Since", "executio
 # Times of an attempt, of which the last one is when it came to its state.
 _TIMES = ("sent", "held_since", "started", "ended")
 # Facts of an attempt that have a column of their own, or that the answer states.
-_NOT_DETAILS = {"attempt", "state", "execution", "cause", "link", *_TIMES}
+_NOT_DETAILS = {"attempt", "state", "execution", "cause", "link", "timeline", *_TIMES}
 
 
 def declare(reader: StackReader, actions: Actions) -> None:
@@ -35,7 +35,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
             attempts = data_table("Attempts", _ATTEMPTS, "key")
 
         def show(data: dict[str, Any]) -> None:
-            found = [*data["found"], *data["leases"], *([data["work"]] if data["work"] else []), *data["dead_letters"]]
+            found = data["found"]
             texts.show(_texts(data, found))
             answer.set_text(printable(_answer(given, data, found), keep="\n"))
             commands = [each for one in found for each in one.get("next", [])]
@@ -50,11 +50,7 @@ def _answer(given: str, data: Mapping[str, Any], found: Sequence[Mapping[str, An
     if not found:
         unread = "" if not data["not_read"] else " in what could be read"
         return f"No request {given} was found{unread}."
-    return "\n".join(f"{_where(one)}: {one.get('answer') or one.get('malformed')}" for one in found)
-
-
-def _where(one: Mapping[str, Any]) -> str:
-    return str(one["dead_letter"]["queue"] if "dead_letter" in one else one.get("process", "worker"))
+    return "\n".join(f"{one.get('process', 'worker')}: {one['answer']}" for one in found)
 
 
 def _texts(data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -65,7 +61,6 @@ def _texts(data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Itera
         yield from (f"Waits because: {each['text']}" for each in one.get("reasons", []))
         if expected := one.get("expected_start"):
             yield f"Expected start: {expected['text']}"
-    yield from (f"Perhaps {each}" for each in data["may_be"])
     yield from (f"Not read: {each['source']}: {each['why']}" for each in data["not_read"])
 
 
@@ -83,7 +78,7 @@ def _show_steps(commands: Sequence[str], steps: Texts, actions: Actions) -> None
 
 def _attempts(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for one in found:
-        for each in one.get("attempts") or [] if "process" in one else []:
+        for each in one.get("attempts", []):
             since = next((each[name] for name in reversed(_TIMES) if each.get(name)), "")
             facts = {name: value for name, value in each.items() if value and name not in _NOT_DETAILS}
             yield {
