@@ -18,15 +18,14 @@ from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.conditions import Condition, because
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.conditions import Condition
+from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict
 from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, attempt_as_dict, read_run
 from slotkeeper_cli.request_text import (
-    Explanation,
     downstream_conditions,
     explain_ended,
     explain_lease,
@@ -40,19 +39,20 @@ from slotkeeper_cli.request_text import (
 )
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed
-from slotkeeper_cli.stack_connection import message_counts
+from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, message_counts
 from slotkeeper_cli.unread import Search, UnreadSource
 
 # Requests with one id that are explained: of further ones, as of 400 processes, only the number is stated.
 MAX_EXPLAINED = 10
+_SECONDS = "the starter accepts them within seconds: run this again"
 _OPEN = ("QUEUED", "STARTED")
 
 
 def explain(account: Account, given: str, only: str | None = None) -> dict[str, Any]:
     """Where a request is and why; what `explain ID --json` shows.
 
-    `state`, `position`, `ahead`, `reasons` and `next` are those of the first answer. The answers are in `found`, one
-    for each request with the id; `leases`; `work`, of the worker; and `dead_letters`, of messages that are no request.
+    `found` has an answer for each request with the id, each lease of the name, and work of the worker; `kind` is
+    `request`, `lease` or `work`. `state`, `position`, `ahead`, `reasons` and `next` are those of the first one.
 
     Args:
         given: the id of a request, the name of an execution, or of a lease.
@@ -71,21 +71,16 @@ def explain(account: Account, given: str, only: str | None = None) -> dict[str, 
     found = [reader.request(one) for one in requests[:MAX_EXPLAINED]]
     if only and not found and reader.process(only) is None:
         raise account.control.not_found(only)
-    work = reader.work(given) if only is None else None
-    leases = [] if found else reader.leases(given, only)
-    messages = [] if found or leases or work else reader.dead_letters(given, only)
-    every = [*found, *leases, *([work] if work else []), *messages]
-    if not every:
-        reader.note_unaccepted()
-    first: dict[str, Any] = every[0] if every else {}
+    found += [] if found else reader.leases(given, only)
+    found += [] if only else reader.work(given)
+    if not found:
+        reader.note_messages(only)
+    first: dict[str, Any] = found[0] if found else {}
     return {
         "request_id": requests[0].request_id if requests else given,
         **{name: first.get(name) for name in ("state", "position", "ahead")},
         **{name: first.get(name, []) for name in ("reasons", "next")},
         "found": found,
-        "leases": leases,
-        "work": work,
-        "dead_letters": messages,
         "not_read": reader.not_read,
     }
 
@@ -98,16 +93,14 @@ def explain_process(account: Account, name: str) -> dict[str, Any]:
     """
     reader = _Reader(account)
     queue = reader.queue_of(name)
-    unaccepted = reader.note_unaccepted_requests()
     stopped = [each for one in ("RequestQueue", "DispatchQueue") for each in reader.stopped(one)]
-    with_new = queue.with_request()
-    explained = explain_new(with_new, reader.expected_starts(with_new), stopped, unaccepted)
+    with_new, unaccepted = queue.with_request(), reader.note("RequestQueue", _SECONDS)
     lease = queue.with_lease().find()
     is_known = isinstance(queue.process, Process)
     reasons = [each.as_dict() for each in lease.reasons if each.name != "next"] if lease and is_known else []
     return {
         "process": name,
-        **explained.as_dict(),
+        **explain_new(with_new, reader.expected_starts(with_new), stopped, unaccepted),
         "queued": len(queue.requests),
         "is_cut": queue.is_cut,
         "holders": reader.holders(queue.process),
@@ -214,14 +207,9 @@ class _Reader:
             explained = explain_started(last, run, self.now)
         else:
             explained = explain_ended(last, run, has_process=process is not None)
-        attempts = self._attempts(one, run, because(explained.reasons))
-        return {
-            "process": one.process,
-            "request_id": one.request_id,
-            **explained.as_dict(),
-            "holders": holders,
-            "attempts": attempts,
-        }
+        waits = "; ".join(each["text"] for each in explained["reasons"])
+        named = {"kind": "request", "process": one.process, "request_id": one.request_id}
+        return {**named, **explained, "holders": holders, "attempts": self._attempts(one, run, waits)}
 
     def _attempts(self, one: FoundRequest, run: Run | None, waits: str) -> list[dict[str, Any]]:
         """The attempts, each with its timeline; the last one with what it runs."""
@@ -264,62 +252,56 @@ class _Reader:
             for each in malformed:
                 self.search.note_malformed(each)
         return [
-            {"process": each.name, "lease": given, **explain_lease(given, each.name, holder, self.now).as_dict()}
+            {"kind": "lease", "process": each.name, "request_id": given}
+            | explain_lease(given, each.name, holder, self.now)
             for each in processes
             if (holder := each.holders.get(given)) and holder.is_lease
         ]
 
-    def dead_letters(self, given: str, only: str | None) -> list[dict[str, Any]]:
-        """The messages with an id that could not be parsed, or that SQS itself has moved."""
-        stack = self._account.stack
-        queues = [each for each in DeadLetterQueueName if each.is_deployed(stack) and (each.has_requests or not only)]
-        messages = self._account.dead_letters(self.search, queues)
-        return [_dead_letter(one) for one in messages if one.is_named(given) and only in (None, one.process)]
-
-    def note_unaccepted_requests(self) -> int:
-        """Note the messages whose requests have no row yet, and return how many there are, approximately."""
-        counts = message_counts(self._account.queues()["RequestQueue"])
-        number = counts["visible"] + counts["in_flight"]
+    def note(self, queue: str, why: str) -> int:
+        """Note the messages of a queue, whose requests have no row, and return how many there are, approximately."""
+        number = sum(message_counts(self._account.queues().get(queue, {})).values())
         if number:
-            stopped = self.stopped("RequestQueue")
-            why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped)
-            why = why or "the starter accepts them within seconds: run this again"
-            self.search.not_read.append(UnreadSource("RequestQueue", why, number))
+            stopped = [] if queue in DEAD_LETTER_QUEUES else self.stopped(queue)
+            why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped) or why
+            self.search.not_read.append(UnreadSource(queue, why, number))
         return number
 
-    def note_unaccepted(self) -> None:
-        """Note the messages of RequestQueue, and of the worker, whose requests have no row yet."""
-        self.note_unaccepted_requests()
-        queues = self._account.queues()
-        if number := sum(message_counts(queues.get("WorkQueue", {})).values()):
-            held = [line(one, self.now) for one in not_closed(self._account.downstreams())]
-            why = "; ".join(["a request without an attempt has no row, and may be one of them", *held])
-            self.search.not_read.append(UnreadSource("WorkQueue", why, number))
+    def note_messages(self, only: str | None) -> None:
+        """Note the messages that may be the request: those that were not accepted yet, or never."""
+        self.note("RequestQueue", _SECONDS)
+        self.note("RequestDeadLetterQueue", f"they were not accepted: {next_step('dlq show', 'request')}")
+        if only:
+            return
+        held = [line(one, self.now) for one in not_closed(self._account.downstreams())]
+        self.note("WorkQueue", "; ".join(["a request without an attempt has no row, and may be one of them", *held]))
+        for queue in (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE):
+            self.note(queue.full_name, f"their rows may be deleted: {next_step('dlq show', queue)}")
 
-    def work(self, request_id: str) -> dict[str, Any] | None:
-        """The request of the worker with an id; None if there is none."""
+    def work(self, request_id: str) -> list[dict[str, Any]]:
+        """The request of the worker with an id, if there is one."""
         stack = self._account.stack
         if "RequestLedgerTableName" not in stack.outputs:
-            return None
+            return []
+        named = {"kind": "work", "request_id": request_id}
         ledger = Ledger(stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"])
         try:
             row = self.search.try_read("RequestLedgerTable", lambda: ledger.read(request_id), None)
         except MalformedRow as error:
-            return {"request_id": request_id, "state": None, "malformed": str(error)}
+            return [{**named, "state": None, "answer": str(error)}]
         if row is None:
-            return None
+            return []
         conditions = list[Condition]()
         if work_state(row) is RequestState.WAITING:
             conditions = [*self.stopped("WorkQueue"), *self._downstream(row)]
-        return {
-            "request_id": request_id,
-            **explain_work(request_id, row, conditions, self.now).as_dict(),
-            "attempts": row.attempts,
+        facts = {
+            "attempts_made": row.attempts,
             "last_attempt_at": iso(row.last_attempt_at),
             "next_attempt_at": None if row.next_attempt_at is None else iso(row.next_attempt_at),
             "last_error": row.last_error,
             "history": [dict(entry) for entry in row.history],
         }
+        return [{**named, **explain_work(request_id, row, conditions, self.now), **facts}]
 
     def _downstream(self, row: Row) -> list[Condition]:
         """The conditions of the downstream of a work request that fail."""
@@ -334,13 +316,3 @@ class _Reader:
             return downstream_conditions(details(name, health, control.settings(name), self.now), self.now)
 
         return self.search.try_read("DownstreamTable", failing, [])
-
-
-def _dead_letter(message: DeadLetterMessage) -> dict[str, Any]:
-    queue, step = message.queue.full_name, next_step("dlq redrive", message.queue, id=message.request_id)
-    what = "it was dead-lettered, and its row is gone"
-    if message.queue.has_requests:
-        what, step = "its message was not accepted", next_step("dlq show", message.queue)
-    answer = f"{what}: {message.reason}. It is kept in {queue} for 14 days"
-    explained = Explanation(RequestState.DEAD_LETTERED, answer, next_steps=(step,))
-    return {**explained.as_dict(), "dead_letter": {**message.summary(), "queue": queue}}

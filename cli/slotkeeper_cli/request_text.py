@@ -6,7 +6,6 @@ Every function decides from what was read before, and makes no call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.next_step import ToFillIn, next_step
@@ -38,36 +37,31 @@ _ENDS = {
 }
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """The answer to "why?".
+def answer(
+    state: RequestState,
+    text: str,
+    *steps: str,
+    reasons: Sequence[Condition] = (),
+    position: int | None = None,
+    expected: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The answer to "why?", as JSON shows it.
 
-    Attributes:
-        answer: in words.
-        reasons: why it has not started; empty for a request that has.
+    Args:
+        steps: commands, the first is the usual one; none if there is nothing to do.
+        reasons: why it has not started; none for a request that has.
         position: in the queue of its process; 1 starts next.
         expected: as `expected_starts` has it; None if something else than time must change before it starts.
-        next_steps: commands, the first is the usual one; empty if there is nothing to do.
     """
-
-    state: RequestState
-    answer: str
-    reasons: tuple[Condition, ...] = ()
-    position: int | None = None
-    expected: Mapping[str, Any] | None = None
-    next_steps: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The explanation as JSON shows it."""
-        return {
-            "state": self.state,
-            "answer": self.answer,
-            "position": self.position,
-            "ahead": None if self.position is None else self.position - 1,
-            "reasons": [each.as_dict() for each in self.reasons],
-            "expected_start": self.expected,
-            "next": list(self.next_steps),
-        }
+    return {
+        "state": state,
+        "answer": f"{text}.",
+        "position": position,
+        "ahead": None if position is None else position - 1,
+        "reasons": [each.as_dict() for each in reasons],
+        "expected_start": expected,
+        "next": list(steps),
+    }
 
 
 def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
@@ -75,12 +69,9 @@ def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
 
 
-# ------------------------------------------------------------------------------------------------------ queued requests
-
-
 def explain_queued(
     row: RequestRow, queue: ProcessQueue | None, starts: Mapping[str, Any], doorbell: Sequence[Condition], now: float
-) -> Explanation:
+) -> dict[str, Any]:
     """Explain a request that is queued.
 
     Args:
@@ -93,60 +84,57 @@ def explain_queued(
     cancel = next_step("request cancel", row.request_id, process=row.process)
     waited = f"it has waited for {duration(now - row.sent)}"
     if queue is None:
-        answer = f"{waited}, and its process does not exist: the next dispatch rejects it."
-        return Explanation(state, answer, next_steps=(add_command(row.process), cancel))
+        text = f"{waited}, and its process does not exist: the next dispatch rejects it"
+        return answer(state, text, add_command(row.process), cancel)
     entry = queue.find(row.execution)
     if entry is None:
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
-        return Explanation(state, f"{waited}, {where}.", next_steps=(cancel,) if queue.is_cut else ())
+        return answer(state, f"{waited}, {where}", *[cancel] * queue.is_cut)
     reasons = (*entry.reasons, *doorbell)
     place = "one" if entry.position is None else f"number {entry.position:,}"
-    answer = f"it is {place} of {queue.number} in the queue, and has waited for {duration(now - row.sent)}"
-    answer += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
+    text = f"it is {place} of {queue.number} in the queue, and has waited for {duration(now - row.sent)}"
+    text += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
     if entry.start_before is not None:
-        answer += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
+        text += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
     # Without the doorbell, the janitor starts it some time later.
     expected = None if doorbell else starts.get(row.execution)
-    return Explanation(state, f"{answer}.", reasons, entry.position, expected, (*ends_of(reasons), cancel))
+    steps = (*ends_of(reasons), cancel)
+    return answer(state, text, *steps, reasons=reasons, position=entry.position, expected=expected)
 
 
-def explain_reserved(row: RequestRow, holder: Holder, doorbell: Sequence[Condition], now: float) -> Explanation:
+def explain_reserved(row: RequestRow, holder: Holder, doorbell: Sequence[Condition], now: float) -> dict[str, Any]:
     """Explain a queued request that has a slot."""
     age = now - holder.since
-    answer = f"it has waited for {duration(now - row.sent)}. A slot was reserved for it {duration(age)} ago, and its "
-    answer += "workflow is being started"
+    text = f"it has waited for {duration(now - row.sent)}. A slot was reserved for it {duration(age)} ago, and its "
+    text += "workflow is being started"
     if age > STARTER_SECONDS:
-        answer += ". Its starter has probably died: the next dispatch starts it again"
-    return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=ends_of(doorbell))
+        text += ". Its starter has probably died: the next dispatch starts it again"
+    return answer(RequestState.QUEUED, text, *ends_of(doorbell))
 
 
-# -------------------------------------------------------------------------------------- requests that run or have ended
-
-
-def explain_started(row: RequestRow, run: Run | None, now: float) -> Explanation:
+def explain_started(row: RequestRow, run: Run | None, now: float) -> dict[str, Any]:
     """Explain a request that has started. `run`: None if it could not be read."""
     state = RequestState.STARTED
     if run is None:
-        return Explanation(state, "it has started. Whether it still runs could not be read.")
+        return answer(state, "it has started. Whether it still runs could not be read")
     execution = f"is {run.execution.status}" if run.execution else "could not be found"
-    noun = kind_of(run.target).work_noun if run.target else "work"
     if not run.is_read:
-        return Explanation(state, f"its execution {execution}. Whether it holds its slot could not be read.")
+        return answer(state, f"its execution {execution}. Whether it holds its slot could not be read")
+    has_ended = f"has ended ({run.execution.status})" if run.execution and run.execution.is_closed else ""
     if run.holder is None:
         if run.execution is not None:
-            has_ended = f"has ended ({run.execution.status}). Its end is about to be recorded"
-            execution = has_ended if run.execution.is_closed else "is about to end"
-        return Explanation(state, f"it holds no slot, and its execution {execution}.")
-    if run.release is not None and run.execution is not None:
-        answer = f"its execution has ended ({run.execution.status}), and its slot will be free {run.release.text(now)}."
-        return Explanation(state, answer, next_steps=(next_step("holder release", row.execution),))
-    stop = next_step("request cancel", row.request_id, process=row.process, stop=True)
+            execution = f"{has_ended}. Its end is about to be recorded" if has_ended else "is about to end"
+        return answer(state, f"it holds no slot, and its execution {execution}")
+    if run.release is not None:
+        text = f"its execution {has_ended}, and its slot will be free {run.release.text(now)}"
+        return answer(state, text, next_step("holder release", row.execution))
+    noun = kind_of(run.target).work_noun if run.target else "work"
     runs = f"its {noun} {run.work['id']} is {run.work['state']}" if run.work else f"no {noun} of it was found"
-    answer = f"it has held a slot for {duration(now - run.holder.since)}, and {runs}."
-    return Explanation(state, answer, next_steps=(stop,))
+    text = f"it has held a slot for {duration(now - run.holder.since)}, and {runs}"
+    return answer(state, text, next_step("request cancel", row.request_id, process=row.process, stop=True))
 
 
-def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> Explanation:
+def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> dict[str, Any]:
     """Explain a request that has ended."""
     state = state_of(row.state)
     end = f"attempt {row.attempt} {_ENDS.get(state, state)}" + (f" at {local_time(row.ended)}" if row.ended else "")
@@ -156,24 +144,19 @@ def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> Exp
     match state:
         case RequestState.SUCCEEDED:
             work = f": {kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
-            return Explanation(state, f"{end}{work}{after}.")
+            return answer(state, f"{end}{work}{after}")
         case RequestState.RETURNED | RequestState.REDRIVEN:
             is_returned = state is RequestState.RETURNED
             why = f"attempt {row.attempt} found its slot gone before its work began" if is_returned else end
-            return Explanation(state, f"{why}. Its next attempt was queued a moment ago: run this again.")
+            return answer(state, f"{why}. Its next attempt was queued a moment ago: run this again")
     code = f" ({row.code})" if row.code else ""
-    answer = f"{end}{code}: {cut(hide_tokens(failure_of(row)), _ERROR_WIDTH)}".rstrip(".: ") + after
-    answer += ". It was discarded" * is_discarded(row)
-    return Explanation(state, f"{answer}.", next_steps=_after_end(row, has_process))
-
-
-def _after_end(row: RequestRow, has_process: bool) -> tuple[str, ...]:
-    """What runs a request that has failed, or ended without a start."""
+    text = f"{end}{code}: {cut(hide_tokens(failure_of(row)), _ERROR_WIDTH)}".rstrip(".: ") + after
     if row.code in WITHOUT_CONTENT or is_discarded(row):
-        return (next_step("request submit", process=row.process, request_id=ToFillIn("A_NEW_ID")),)
-    later = {"start_before": ToFillIn("HH:MM")} if row.state == "TOO_LATE" else {}
+        text += ". It was discarded" * is_discarded(row)
+        return answer(state, text, next_step("request submit", process=row.process, request_id=ToFillIn("A_NEW_ID")))
+    later = {"start_before": ToFillIn("HH:MM")} if state is RequestState.TOO_LATE else {}
     redrive = next_step("failed redrive", row.request_id, process=row.process, **later)
-    return (redrive,) if has_process else (add_command(row.process), redrive)
+    return answer(state, text, *[add_command(row.process)] * (not has_process), redrive)
 
 
 def timeline(row: RequestRow, now: float, waits: str = "", runs: str = "") -> list[dict[str, Any]]:
@@ -210,12 +193,9 @@ def timeline(row: RequestRow, now: float, waits: str = "", runs: str = "") -> li
     ]
 
 
-# ---------------------------------------------------------------------------------------------- new requests and leases
-
-
 def explain_new(
     queue: ProcessQueue, starts: Mapping[str, Any], event_sources: Sequence[Condition], unaccepted: int
-) -> Explanation:
+) -> dict[str, Any]:
     """Why a request of a process would not start if it was sent now.
 
     Args:
@@ -228,21 +208,18 @@ def explain_new(
     if new is None:
         raise ValueError("the queue has no new request")
     reasons = (*(each for each in new.reasons if each.name != "next"), *event_sources)
-    answer = because(reasons) or ("nothing that was read" if unaccepted else "nothing") + " keeps it from starting"
+    text = because(reasons) or ("nothing that was read" if unaccepted else "nothing") + " keeps it from starting"
     expected = starts.get(new.execution) if reasons and not event_sources else None
-    return Explanation(RequestState.QUEUED, answer, reasons, new.position, expected, ends_of(reasons))
+    steps, position = ends_of(reasons), new.position
+    return answer(RequestState.QUEUED, text, *steps, reasons=reasons, position=position, expected=expected)
 
 
-def explain_lease(name: str, process: str, holder: Holder, now: float) -> Explanation:
+def explain_lease(name: str, process: str, holder: Holder, now: float) -> dict[str, Any]:
     """Why a lease holds its slot."""
     ends = lease_text(lease_as_dict(holder.until or 0, now))
-    answer = f"a block of code holds a slot of {process} as this lease for {duration(now - holder.since)}, and the "
-    answer += f"lease {ends}. No record shows whether the code still runs."
-    steps = (next_step("holder release", name),) if holder.has_expired(now) else ()
-    return Explanation(RequestState.RUNNING, answer, next_steps=steps)
-
-
-# ----------------------------------------------------------------------------------------------- requests of the worker
+    text = f"a block of code holds a slot of {process} as this lease for {duration(now - holder.since)}, and the "
+    text += f"lease {ends}. No record shows whether the code still runs"
+    return answer(RequestState.RUNNING, text, *[next_step("holder release", name)] * holder.has_expired(now))
 
 
 def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condition]:
@@ -274,7 +251,7 @@ def work_state(row: Row) -> RequestState:
     return RequestState.CANCELLED if is_cancelled(row) else RequestState(row.status.lower().replace("_", "-"))
 
 
-def explain_work(request_id: str, row: Row, conditions: Sequence[Condition], now: float) -> Explanation:
+def explain_work(request_id: str, row: Row, conditions: Sequence[Condition], now: float) -> dict[str, Any]:
     """Explain a request of the worker.
 
     Args:
@@ -282,27 +259,27 @@ def explain_work(request_id: str, row: Row, conditions: Sequence[Condition], now
         now: seconds since the epoch.
     """
     state, error = work_state(row), cut(row.last_error, _ERROR_WIDTH)
+    attempt, steps = f"attempt {row.attempts}", tuple[str, ...]()
     match state:
         case RequestState.CANCELLED:
-            return Explanation(state, "its retry was cancelled: it is dead-lettered when its message is delivered.")
+            text = "its retry was cancelled: it is dead-lettered when its message is delivered"
         case RequestState.WAITING:
+            text = f"{attempt} failed ({error}){_next_attempt(row, conditions, now)}"
             # A message that is sent now would be held back too, or received by no worker.
-            run_now = () if conditions else (next_step("retry run-now", request_id),)
+            run_now = [] if conditions else [next_step("retry run-now", request_id)]
             steps = (*ends_of(conditions), *run_now, next_step("retry cancel", request_id))
-            answer = f"attempt {row.attempts} failed ({error}){_next_attempt(row, conditions, now)}."
-            return Explanation(state, answer, tuple(conditions), next_steps=steps)
         case RequestState.RUNNING:
             again = f"If its worker has died, it is made again after {local_time(row.lease_until)}"
-            return Explanation(state, f"attempt {row.attempts} started at {local_time(row.last_attempt_at)}. {again}.")
+            text = f"{attempt} started at {local_time(row.last_attempt_at)}. {again}"
         case RequestState.FAILED:
-            then = "the next delivery of its message carries out what was decided"
-            return Explanation(state, f"attempt {row.attempts} failed ({error}), and {then}.")
+            text = f"{attempt} failed ({error}), and the next delivery of its message carries out what was decided"
         case RequestState.DEAD_LETTERED:
-            made = f"{count(row.attempts, 'attempt')} made, then dead-lettered: {error}"
-            kept = "Its message is in WorkDeadLetterQueue for 14 days, unless it was redriven or discarded"
-            redrive = next_step("dlq redrive", "work", id=request_id)
-            return Explanation(state, f"{made.rstrip('.')}. {kept}.", next_steps=(redrive,))
-    return Explanation(state, f"attempt {row.attempts} {state}.")
+            text = f"{count(row.attempts, 'attempt')} made, then dead-lettered: {error.rstrip('.')}. Its message is in "
+            text += "WorkDeadLetterQueue for 14 days, unless it was redriven or discarded"
+            steps = (next_step("dlq redrive", "work", id=request_id),)
+        case _:
+            text = f"{attempt} {state}"
+    return answer(state, text, *steps, reasons=conditions)
 
 
 def _next_attempt(row: Row, conditions: Sequence[Condition], now: float) -> str:

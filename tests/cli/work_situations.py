@@ -79,7 +79,11 @@ SITUATIONS = {
         "attempt 1 failed (HTTP 503). Attempt 2 is due in 30 s, at ",
         *("-> slotkeeper retry run-now w", "-> slotkeeper retry cancel w"),
         *("attempt 1: failed", "HTTP 503", "attempt 2: due "),
-        shows={"state": "waiting", "work.next_attempt_at": "2026-09-21T14:14:20Z", "work.history.0.error": "HTTP 503"},
+        shows={
+            "state": "waiting",
+            "found.0.next_attempt_at": "2026-09-21T14:14:20Z",
+            "found.0.history.0.error": "HTTP 503",
+        },
         at=NOW + 30,
     ),
     "the next attempt is overdue": _row(
@@ -92,7 +96,7 @@ SITUATIONS = {
         *("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
         "-> slotkeeper retry breaker show default",
         never=("run-now",),
-        shows={"work.reasons.0.condition": "breaker", "work.reasons.0.state": "OPEN"},
+        shows={"found.0.reasons.0.condition": "breaker", "found.0.reasons.0.state": "OPEN"},
         at=NOW + 61,
     ),
     "an operator has opened the breaker": _row(
@@ -104,7 +108,7 @@ SITUATIONS = {
         partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
         "downstream default: 1 of 1 permitted caller under way",
         never=("run-now",),
-        shows={"work.reasons.0.limit": 1},
+        shows={"found.0.reasons.0.limit": 1},
     ),
     "the retry budget is used up": _row(
         partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
@@ -135,9 +139,8 @@ SITUATIONS = {
     ),
     "work was dead-lettered, and its row has expired": _row(
         give_up,
-        "w in WorkDeadLetterQueue: dead-lettered",
-        "it was dead-lettered, and its row is gone: it failed. It is kept in WorkDeadLetterQueue for 14 days",
-        *("-> slotkeeper dlq redrive work --id w", "AttemptsExhausted"),
+        "about 1 message of WorkDeadLetterQueue: their rows may be deleted: slotkeeper dlq show work",
+        exit_code=1,
     ),
     "the row of the ledger is malformed": _row(_malformed_row, "w in the worker: ", "of the request ledger: status"),
     "the breaker holds a message back before its first attempt": _row(

@@ -63,7 +63,7 @@ def explain(
         return
     data = explanation(account, request_id, process)
     context.out.result(data, lambda console: render(console, data))
-    if any(data[each] for each in ("found", "leases", "work", "dead_letters")):
+    if data["found"]:
         return
     if data["not_read"]:
         raise CommandFailed(f"no request {request_id} found in what could be read: see what could not be read above")
@@ -74,27 +74,19 @@ def explain(
 
 def render(console: Console, data: dict[str, Any]) -> None:
     """Print a request. `data` is the same as JSON shows it."""
-    every = [*data["found"], *data["leases"], *([data["work"]] if data["work"] else []), *data["dead_letters"]]
-    is_only = len(every) == 1
-    for one in every:
-        named = "" if is_only or not one.get("attempts") else f"  {one['attempts'][-1]['execution'] or ''}"
-        console.print(_title(data, one) + named, style="bold")
+    is_only = len(data["found"]) == 1
+    for one in data["found"]:
+        state = "a lease" if one["kind"] == "lease" else one["state"] or "malformed"
+        attempts = one.get("attempts", [])
+        named = "" if is_only or not attempts else f"  {attempts[-1]['execution'] or ''}"
+        console.print(f"{one['request_id']} in {one.get('process', 'the worker')}: {state}{named}", style="bold")
         _render_explanation(console, one, holders=is_only)
         if is_only:
-            _render_attempts(console, one)
-    if not is_only and every:
+            _render_attempts(console, attempts, one["answer"])
+            _render_history(console, one)
+    if len(data["found"]) > 1:
         console.print("For attempts and holders, give --process or the name of an execution.", style="dim")
     print_not_read(console, data["not_read"])
-
-
-def _title(data: dict[str, Any], one: dict[str, Any]) -> str:
-    if "lease" in one:
-        return f"{one['lease']} in {one['process']}: a lease"
-    if message := one.get("dead_letter"):
-        return f"{message['request_id']} in {message['queue']}: {one['state']}"
-    if "malformed" in one:
-        return f"{data['request_id']} in the worker: {one['malformed']}"
-    return f"{data['request_id']} in {one.get('process', 'the worker')}: {one['state']}"
 
 
 def render_process(console: Console, data: dict[str, Any]) -> None:
@@ -113,8 +105,7 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
 
 def _render_explanation(console: Console, data: dict[str, Any], *, holders: bool = True) -> None:
     """Print an answer with what holds the slots, the expected start, and next steps."""
-    if answer := data.get("answer"):
-        console.print(f"  {answer}")
+    console.print(f"  {data['answer']}")
     if holders:
         _render_holders(console, data)
     if expected := data.get("expected_start"):
@@ -138,16 +129,16 @@ def _render_holders(console: Console, data: dict[str, Any]) -> None:
         console.print(f"  and {more:,} more: {next_step('status', data['process'])}")
 
 
-def _render_attempts(console: Console, one: dict[str, Any]) -> None:
-    """Print the last attempts, without a reason that the answer has; of the worker, and of a message, what is known."""
-    if message := one.get("dead_letter"):
-        print_lines(console, f"  dead-letter message: {message['message_id']}, {message['code']}", "      ")
-    if history := one.get("history"):
-        for entry in history:
-            console.print(f"  attempt {entry['attempt']}: failed  {local_time(seconds(entry['at']))}  {entry['error']}")
-    if due := one.get("next_attempt_at"):
-        console.print(f"  attempt {one['attempts'] + 1}: due {local_time(seconds(due))}")
-    attempts = one["attempts"] if "process" in one and "lease" not in one else []
+def _render_history(console: Console, work: dict[str, Any]) -> None:
+    """Print the attempts of a request of the worker; nothing of any other."""
+    for entry in work.get("history", []):
+        console.print(f"  attempt {entry['attempt']}: failed  {local_time(seconds(entry['at']))}  {entry['error']}")
+    if due := work.get("next_attempt_at"):
+        console.print(f"  attempt {work['attempts_made'] + 1}: due {local_time(seconds(due))}")
+
+
+def _render_attempts(console: Console, attempts: list[dict[str, Any]], answer: str) -> None:
+    """Print the last attempts, without a reason that the answer has."""
     if (earlier := len(attempts) - MAX_ATTEMPTS_SHOWN) > 0:
         console.print(f"  {earlier:,} earlier attempts: --json")
     for attempt in attempts[-MAX_ATTEMPTS_SHOWN:]:
@@ -160,5 +151,5 @@ def _render_attempts(console: Console, one: dict[str, Any]) -> None:
         }
         console.print(f"    {'; '.join(text for name, text in facts.items() if name not in _OWN_LINES)}")
         for name in _OWN_LINES:
-            if name in facts and attempt[name] not in one["answer"]:
+            if name in facts and attempt[name] not in answer:
                 print_lines(console, f"    {facts[name]}", "      ")
