@@ -1,4 +1,8 @@
-"""Changes many requests: process by process, in steps, with an audit line before each, and a report as it goes."""
+"""Changes many requests: what cancel, redrive and discard have in common.
+
+A command chooses requests, asks, changes them process by process and in steps, with an audit line before each step, and
+reports what was changed and what was left, with the reasons.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import batched, groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
 
 from slotkeeper.aws.dynamodb import MalformedAttribute
+from slotkeeper.next_step import next_step
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit_log import audit
+from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, failure_text
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.output import Output
+from slotkeeper_cli.slot_control import add_command, no_process
 from slotkeeper_cli.stack_connection import in_parallel
+from slotkeeper_cli.unread import UnreadSource, print_not_read
 
 # Seconds before each repeat of a transaction that met another one, or was throttled. The layer has repeated it within a
 # second before.
@@ -31,6 +41,28 @@ _REPEATED = {
 }
 # Requests that a question or a report names one by one.
 MAX_NAMED = 5
+
+
+class NotRedrivable(ValueError):
+    """It would be refused again; the text states why."""
+
+
+def check_process(name: str, processes: Mapping[str, Process | MalformedProcess]) -> None:
+    """Raise NotRedrivable if a process runs no request that is sent or queued again.
+
+    Args:
+        processes: those that exist, by name.
+    """
+    match processes.get(name):
+        case None:
+            raise NotRedrivable(f"{no_process(name, processes)} Add it with: {add_command(name)}")
+        case MalformedProcess():
+            raise NotRedrivable(
+                f"the item of process {name!r} is malformed, so it would wait. Repair it first: "
+                f"{next_step('process repair', name)}"
+            )
+        case Process(target=target) if target == NO_TARGET:
+            raise NotRedrivable(f"process {name} is for leases only: it runs no requests")
 
 
 @dataclass(frozen=True)
@@ -57,29 +89,15 @@ class BulkReport:
     Attributes:
         left: each with the reason why it was not changed.
         failure: why not all were tried; empty if they were.
-        unrung: processes for which what follows the change, such as the ring, has failed.
     """
 
     done: list[Chosen] = field(default_factory=list)
     left: list[Outcome] = field(default_factory=list)
     failure: str = ""
-    unrung: list[str] = field(default_factory=list)
 
     @property
     def handled(self) -> int:
         return len(self.done) + len(self.left)
-
-    def as_dict(self, verb: str, *, dry_run: bool) -> dict[str, Any]:
-        """The report as JSON shows it."""
-        left = [{**one.as_dict(), "why": why} for one, why in self.left]
-        return {"dry_run": dry_run, verb: [one.as_dict() for one in self.done], "left": left}
-
-    def lines(self, verb: str, notes: Mapping[str, str] | None = None) -> Iterator[str]:
-        """The report in words. `notes`: what is said of a request that was changed, by its execution."""
-        for one in self.done if len(self.done) <= MAX_NAMED else []:
-            yield f"{verb}: {one.request_id} ({one.process}){(notes or {}).get(one.execution, '')}"
-        yield from reasons(self.left)
-        yield f"{count(len(self.done), 'request')} {verb}, {len(self.left):,} left."
 
     def raise_for_outcome(
         self, asked: int, verb: str, unchanged: str = "", *, is_done: bool = False, noun: str = "request"
@@ -102,81 +120,146 @@ class BulkReport:
             raise CommandFailed(f"{count(len(left), noun)} left, for the reasons above")
 
 
-class Bulk:
-    """Changes requests.
+class Change:
+    """A change of requests, as it is planned. A subclass chooses them, and changes some of them in one call.
 
-    Args:
+    Attributes:
         action: of the audit lines.
-        verb: what was done, such as `cancelled`.
-        change: receives a process and some requests of it; yields the outcome of each.
-        size: the number of requests that `change` receives.
+        verb: what is done, such as `cancelled`.
+        unchanged: the reason for which a request is left that was changed before.
+        size: the number of requests that one call of `change` receives.
         parts: how many calls of `change` an audit line is written for. They are made at the same time.
-        after: receives a process and the executions of it that were changed, also if the rest was not.
+        chosen: the requests to change.
+        left: the others, with the reason.
+        notes: what the answer states of a request that was changed, by its execution: its field in JSON and its value.
     """
 
-    def __init__(
-        self,
-        out: Output,
-        action: str,
-        verb: str,
-        change: Callable[[str, Sequence[Chosen]], Iterable[Outcome]],
-        size: int,
-        parts: int = 1,
-        after: Callable[[str, list[str]], object] = lambda *_: None,
-    ) -> None:
-        self.report = BulkReport()
-        self.verb = verb
-        self._out, self._action = out, action
-        self._change, self._size, self._parts, self._after = change, size, parts, after
+    action: ClassVar[str]
+    verb: ClassVar[str]
+    unchanged: ClassVar[str] = ""
+    size: ClassVar[int]
+    parts: ClassVar[int] = 1
 
-    def run(self, chosen: Sequence[Chosen]) -> BulkReport:
-        """Change the requests. An interruption passes through, after a line with what was done."""
+    def __init__(self) -> None:
+        self.chosen, self.left = list[Chosen](), list[Outcome]()
+        self.notes: dict[str, dict[str, str]] = {}
+
+    def question(self) -> str:
+        """What the operator confirms; empty if there is nothing to ask."""
+        raise NotImplementedError
+
+    def change(self, process: str, part: Sequence[Chosen]) -> Iterable[Outcome]:
+        """Change some requests of a process; yield the outcome of each."""
+        raise NotImplementedError
+
+    def follow_up(self, process: str, done: list[str], /) -> None:
+        """What follows a change of these executions, such as a ring; also if the rest was not changed."""
+
+    def finish(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """What the command does after that, such as a stop: yield each as JSON shows it, and as text."""
+        yield from ()
+
+
+def carry_out(
+    context: CommandContext,
+    change: Change,
+    *,
+    dry_run: bool,
+    also: str = "",
+    not_read: Sequence[UnreadSource] = (),
+) -> None:
+    """Ask, change the requests, and report. An interruption passes through, after a line with what was done.
+
+    Args:
+        also: the name in JSON of what `finish` has done; empty: the answer does not have it.
+        not_read: what could not be read.
+
+    Raises:
+        CommandRefused: all were left, or the operator does not confirm.
+        CommandFailed: not all were changed.
+    """
+    question = change.question()
+    if not question and any(why != change.unchanged for _, why in change.left):
+        raise CommandRefused(f"nothing was {change.verb}:", *reasons(change.left))
+    if question and not dry_run:
+        context.confirm(question)
+    report = BulkReport(done=change.chosen) if dry_run else _Run(context, change).all()
+    report.left = [*change.left, *report.left]
+    finished = list[tuple[dict[str, Any], str]]()
+    try:
+        finished += () if dry_run or report.failure else change.finish()
+    except (ClientError, BotoCoreError) as error:
+        report.failure = failure_text(error)
+    done = [one.as_dict() | change.notes.get(one.execution, {}) for one in report.done]
+    left = [{**one.as_dict(), "why": why} for one, why in report.left]
+    unread = [each.as_dict() for each in not_read]
+    data: dict[str, Any] = {"dry_run": dry_run, change.verb: done, "left": left, "not_read": unread}
+    data |= {also: [fact for fact, _ in finished]} if also else {}
+    was = f"would be {change.verb}" if dry_run else change.verb
+    lines = [text for _, text in finished]
+    for one in done if len(done) <= MAX_NAMED else []:
+        lines.append(f"{was}: {one['request_id']} ({one['process']}){f' as {one["next"]}' if 'next' in one else ''}")
+    lines += [*reasons(report.left), f"{count(len(done), 'request')} {was}, {len(left):,} left."]
+
+    def render(console: Console) -> None:
+        for line in lines:
+            console.print(line)
+        print_not_read(console, unread)
+
+    context.out.result(data, render)
+    report.raise_for_outcome(len(change.chosen), change.verb, change.unchanged, is_done=bool(finished or dry_run))
+
+
+class _Run:
+    """One run of a change."""
+
+    def __init__(self, context: CommandContext, change: Change) -> None:
+        self._out, self._change = context.out, change
+        self._report = BulkReport()
+
+    def all(self) -> BulkReport:
+        """Change all that are chosen."""
+        chosen, verb = self._change.chosen, self._change.verb
         with self._out.progress() as progress:
-            task = progress.add_task(self.verb, total=len(chosen))
+            task = progress.add_task(verb, total=len(chosen))
             try:
                 for process, of in groupby(sorted(chosen, key=_process_of), _process_of):
-                    self._run(process, of, lambda: progress.update(task, completed=self.report.handled))
+                    self._process(process, of, lambda: progress.update(task, completed=self._report.handled))
             except BaseException:
-                done = f"{len(self.report.done):,} of {count(len(chosen), 'request')} {self.verb}"
+                done = f"{len(self._report.done):,} of {count(len(chosen), 'request')} {verb}"
                 self._out.note(f"{done}: run this again for the rest.")
                 raise
-        for name in self.report.unrung:
-            self._out.note(f"No message could be sent for {name}: the janitor does the rest in its next run.")
-        return self.report
+        return self._report
 
-    def _run(self, process: str, of: Iterable[Chosen], on_step: Callable[[], object]) -> None:
-        done = list[str]()
+    def _process(self, process: str, of: Iterable[Chosen], on_step: Callable[[], object]) -> None:
+        change, report, done = self._change, self._report, list[str]()
         try:
-            for step in batched(() if self.report.failure else of, self._size * self._parts, strict=False):
-                audit(self._action, process=process, requests=[each.as_dict() for each in step])
-                parts = batched(step, self._size, strict=False)
+            for step in batched(() if report.failure else of, change.size * change.parts, strict=False):
+                audit(change.action, process=process, requests=[each.as_dict() for each in step])
+                parts = batched(step, change.size, strict=False)
                 for outcomes, failure in in_parallel(lambda part: self._outcomes(process, part), parts):
                     done += [one.execution for one, why in outcomes if not why]
-                    self.report.done += [one for one, why in outcomes if not why]
-                    self.report.left += [(one, why) for one, why in outcomes if why]
-                    self.report.failure = self.report.failure or failure
+                    report.done += [one for one, why in outcomes if not why]
+                    report.left += [(one, why) for one, why in outcomes if why]
+                    report.failure = report.failure or failure
                 on_step()
-                if self.report.failure:
+                if report.failure:
                     return
         finally:
-            if done:
-                self._follow_up(process, done)
+            try:
+                if done:
+                    change.follow_up(process, done)
+            except (ClientError, BotoCoreError):
+                self._out.note(f"No message could be sent for {process}: the janitor does the rest in its next run.")
 
     def _outcomes(self, process: str, part: Sequence[Chosen]) -> tuple[list[Outcome], str]:
         """What came of some requests; and why the others were not tried, or ""."""
         outcomes = list[Outcome]()
         try:
-            for outcome in self._change(process, part):
-                outcomes.append(outcome)
+            outcomes += self._change.change(process, part)
         except (ClientError, BotoCoreError, MalformedAttribute) as error:
             return outcomes, failure_text(error)
         return outcomes, ""
-
-    def _follow_up(self, process: str, done: list[str]) -> None:
-        try:
-            self._after(process, done)
-        except (ClientError, BotoCoreError):
-            self.report.unrung.append(process)
 
 
 def _process_of(one: Chosen) -> str:

@@ -6,15 +6,17 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
+from slotkeeper.slots.request_table import FAILURES
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, iso
-from slotkeeper_cli.request_finder import RequestFinder, failure_of
-from slotkeeper_cli.requests import hide_tokens
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.request_finder import RequestFinder, attempt_as_dict, failure_of
+from slotkeeper_cli.requests import REDRIVABLE, hide_tokens
+from slotkeeper_cli.stack_connection import in_parallel
 
 # Pages of 1 MB, each of some 500 failures with the longest reasons, and of 3,000 with short ones.
 MAX_PAGES = 200
@@ -26,7 +28,11 @@ _ID_DIGITS = 4
 # Characters from which on a request's id, with a digit, is not a part of other words.
 _ID_LENGTH = 4
 _LIST = "List the failures with: slotkeeper failed list"
-REDRIVABLE: tuple[State, ...] = ("FAILED", *ENDED_WITHOUT_START)
+# Codes of requests that ended without a start, and are no failures.
+_NO_FAILURE = ("Skipped", "Cancelled")
+_DAY = 86400.0
+# The end of a period without one. The clocks of the functions that record ends may be ahead of this one.
+_END = 1e11
 
 
 def alike(reason: str, request_id: str = "") -> str:
@@ -61,6 +67,7 @@ class FailureGroup:
             "requests": len(self.rows),
             "first": iso(failed_at(self.rows[-1])),
             "last": iso(failed_at(self.rows[0])),
+            "newest": self.rows[0].request_id,
         }
 
 
@@ -88,13 +95,13 @@ class Filters:
     """Which failures a command is about.
 
     Args:
-        since, until: seconds since the epoch.
+        since, until: seconds since the epoch; None: without begin or end.
         process, code: None for any.
         reason: a part of it, in upper or lower case.
     """
 
-    since: float
-    until: float
+    since: float | None = None
+    until: float | None = None
     process: str | None = None
     code: str | None = None
     reason: str = ""
@@ -102,7 +109,7 @@ class Filters:
     def pass_on(self, row: RequestRow) -> bool:
         """Whether a row passes."""
         is_of = self.process in (None, row.process) and self.code in (None, row.code)
-        is_in = self.since <= failed_at(row) <= self.until
+        is_in = (self.since or 0.0) <= failed_at(row) <= (_END if self.until is None else self.until)
         return is_of and is_in and self.reason.casefold() in reason_of(row).casefold()
 
 
@@ -113,15 +120,16 @@ class Failures:
         search: what could not be read.
     """
 
-    def __init__(self, control: SlotControl, filters: Filters) -> None:
-        self.control, self._filters = control, filters
-        self._finder = RequestFinder(control)
+    def __init__(self, account: Account, filters: Filters) -> None:
+        self.account, self.filters = account, filters
+        self._finder = RequestFinder(account.control)
         self.search = self._finder.search
 
     def read(self) -> list[RequestRow]:
         """Those of the index. It is eventually consistent: what changes one checks it again."""
-        of = self._filters
-        listed = self.control.rows.failures(of.process, of.since, of.until, MAX_PAGES)
+        of, rows = self.filters, self.account.control.rows
+        asked = (of.process, of.since or 0.0, _END if of.until is None else of.until)
+        listed = self.account.kept(("failures", *asked), lambda: rows.failures(*asked, MAX_PAGES))
         if malformed := listed.malformed:
             more = f", and {len(malformed) - 1:,} more" * (len(malformed) > 1)
             why = f"{count(len(malformed), 'row is', 'rows are')} malformed: {malformed[0]}{more}"
@@ -153,8 +161,59 @@ class Failures:
         return " in what could be read" if self.search.not_read else ""
 
     def _find(self, given: str) -> RequestRow:
-        only = self._filters.process
-        one = self._finder.only(given, only, lambda row: row.state in REDRIVABLE and self._filters.pass_on(row))
-        if one is None or not self._filters.pass_on(one.last):
+        only = self.filters.process
+        one = self._finder.only(given, only, lambda row: row.state in REDRIVABLE and self.filters.pass_on(row))
+        if one is None or not self.filters.pass_on(one.last):
             raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
         return one.last
+
+    def share(self, process: str, since: float) -> dict[str, Any]:
+        """How many of the requests of a process have failed, of those that ended last: of one page, some 2,000.
+
+        Args:
+            since: seconds since the epoch; those that ended before are not counted.
+        """
+        read = partial(self.account.control.rows.history, process, since, _END, max_pages=1, newest_first=True)
+        ended = self.account.kept(("newest ends", process, since), read)
+        counted = [row for row in ended.rows if row.state != "RETURNED" and row.code not in _NO_FAILURE]
+        failed = sum(row.state in (*FAILURES, "REDRIVEN") for row in counted)
+        return {"failed": failed, "ended": len(counted), "since": iso(since), "has_more": ended.is_cut}
+
+    def whole(self, found: RequestRow) -> dict[str, Any]:
+        """A request in full, as JSON shows it."""
+        # The index of failures has no cause.
+        search, stack = self.account.control.row_search, self.account.stack
+        row = search.row(found.process, found.execution) or found
+        body = self.search.try_read("content", lambda: search.body(row.process, row.execution), "")
+        more = {"body": hide_tokens(body), "link": "" if row.started is None else stack.execution_link(row.execution)}
+        whole = {"process": row.process, "request_id": row.request_id, **attempt_as_dict(row)}
+        return whole | {name: value for name, value in more.items() if value}
+
+
+def failures(account: Account, filters: Filters, now: float, limit: int = 100) -> dict[str, Any]:
+    """The failures that pass filters, in groups of equal ones, as JSON shows them; the newest failure first.
+
+    `of_process` is the share of a group's process in the filters' period, by default in the last 24 hours.
+
+    Args:
+        now: seconds since the epoch.
+        limit: the number of groups.
+    """
+    found = Failures(account, filters)
+    groups = grouped(found.read())
+    # To a minute, so that an account keeps what it has read.
+    since = (now - _DAY) // 60 * 60 if filters.since is None else filters.since
+    names = list(dict.fromkeys(each.process for each in groups[:limit]))
+    shares: dict[str, Any] = found.search.try_read(
+        "RequestTable, index ended",
+        lambda: dict(zip(names, in_parallel(lambda name: found.share(name, since), names), strict=True)),
+        {},
+    )
+    return {
+        "failures": sum(len(each.rows) for each in groups),
+        "since": None if filters.since is None else iso(filters.since),
+        "until": None if filters.until is None else iso(filters.until),
+        "groups": [each.as_dict() | {"of_process": shares.get(each.process)} for each in groups[:limit]],
+        "not_shown": max(0, len(groups) - limit),
+        "not_read": [each.as_dict() for each in found.search.not_read],
+    }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
 
@@ -38,18 +38,6 @@ def period_seconds(text: str) -> float | None:
 def local_time(moment: float) -> str:
     """Seconds since the epoch in the local time zone."""
     return _local(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def start_time(text: str, now: float) -> str:
-    """A time in ISO 8601 with its zone: of a time of day such as `08:00`, the next `local_moments` of any day.
-
-    Any other text is returned unchanged.
-    """
-    if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text) is None:
-        return text
-    today, wanted = datetime.fromtimestamp(now).date(), time.fromisoformat(text)
-    moments = (each for days in (0, 1) for each in local_moments(datetime.combine(today + timedelta(days), wanted)))
-    return _local(next(each for each in moments if each > now)).isoformat()
 
 
 def local_moments(shown: datetime) -> list[float]:

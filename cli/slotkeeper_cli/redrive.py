@@ -14,12 +14,11 @@ from slotkeeper.next_step import next_step
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
+from slotkeeper_cli.bulk import NotRedrivable, check_process
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandRefused, NotFound
-from slotkeeper_cli.requests import WITHOUT_CONTENT
-from slotkeeper_cli.requeueing import NotRedrivable, check_process
+from slotkeeper_cli.requests import WITHOUT_CONTENT, message_of
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.submission import message_of
 
 # The code of cancelled work. Redriven only by --id or --code, not by --all, since an operator decided against it.
 CANCELLED = "Cancelled"

@@ -1,33 +1,81 @@
-"""The requests of a process in a period: how long each has waited and run, and how it ended, from rows alone."""
+"""The requests of a process: those of a period, from rows alone, and those that are open or ended last."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
-from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.formatting import count, cut, duration, iso, seconds
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.request_table import State
+from slotkeeper.slots.rows import Listed, RequestRow
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.expected_start import slot_seconds
+from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.request_finder import attempt_as_dict
 from slotkeeper_cli.requests import state_of
+from slotkeeper_cli.row_search import ProcessRows
+from slotkeeper_cli.unread import Search
 
-ID_WIDTH = 26
+
+class ListedState(StrEnum):
+    """A state of a request, as an option."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    TOO_LATE = "too-late"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    RETURNED = "returned"
+    REDRIVEN = "redriven"
 
 
-def history_as_dict(rows: Collection[RequestRow], now: float) -> dict[str, Any]:
-    """Requests, and their totals, as JSON shows them."""
+# Of the requests that have ended, those that a list without states has.
+LAST_ENDED = 10
+
+
+def history(
+    account: Account, process: str, since: float, until: float, states: Collection[ListedState], now: float
+) -> dict[str, Any]:
+    """The requests of a process that ended in a period, and those that have not ended, in the order of their sending.
+
+    Args:
+        since, until: seconds since the epoch. A request that was sent after `until` is not of the period. The clocks
+            of the functions differ from this one: with an `until` of now or later, none is left out.
+        states: those to list; empty: all.
+        now: seconds since the epoch.
+
+    Raises:
+        NotFound: there is no such process, and it has no such requests.
+    """
+    search, is_past = Search(), until < now
+    # What ends during the reads has ended too.
+    rows = account.history(search, process, since, until if is_past else now + 600)
+    if not rows:
+        account.process(process)
+    rows = [row for row in rows if not states or _listed_as(row.state) in states]
+    rows = [row for row in rows if not is_past or row.sent <= until]
     waits = [row.started - row.sent for row in rows if row.started is not None]
     return {
-        "requests": [_as_dict(row, now) for row in rows],
+        "process": process,
+        "since": iso(since),
+        "until": iso(until),
+        "requests": [_past(row, now) for row in rows],
         "outcomes": dict(Counter(state_of(row.state) for row in rows)),
         "started": len(waits),
         "median_wait_seconds": round(median(waits)) if waits else None,
         "longest_wait_seconds": round(max(waits)) if waits else None,
+        "not_read": [each.as_dict() for each in search.not_read],
     }
 
 
-def _as_dict(row: RequestRow, now: float) -> dict[str, Any]:
+def _past(row: RequestRow, now: float) -> dict[str, Any]:
     times = {"sent": row.sent, "started": row.started, "ended": row.ended}
     start = row.started or row.ended or now
     return {
@@ -42,27 +90,76 @@ def _as_dict(row: RequestRow, now: float) -> dict[str, Any]:
     }
 
 
-def history_lines(data: dict[str, Any]) -> Iterator[str]:
-    """The lines of `history_as_dict`, one for each request, and the totals."""
-    if data["requests"]:
-        yield f"{'request':<{ID_WIDTH}}  {'sent':<19}  {'waited':<12}  {'started':<14}  {'ended':<14}  outcome"
-    for one in data["requests"]:
-        sent = datetime.fromtimestamp(seconds(one["sent"]))
-        started, ended = (_time(one[name], sent) for name in ("started", "ended"))
-        code = f" ({one['code']})" if one["code"] else ""
-        named = f"{cut(one['request_id'], ID_WIDTH):<{ID_WIDTH}}  {sent}  {duration(one['waited_seconds']):<12}"
-        yield f"{named}  {started:<14}  {ended:<14}  {one['outcome']}{code}"
-    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in data["outcomes"].items())
-    text = count(len(data["requests"]), "request") + (f": {outcomes}." if outcomes else ".")
-    if data["started"]:
-        middle, longest = duration(data["median_wait_seconds"]), duration(data["longest_wait_seconds"])
-        text += f" Of the {data['started']:,} that have started, the median wait is {middle}, the longest {longest}."
-    yield text
+def listing(account: Account, process: str, states: Collection[ListedState], limit: int, now: float) -> dict[str, Any]:
+    """The open requests of a process with their places, and those that ended last.
+
+    Args:
+        states: those to list; empty: the open ones, and LAST_ENDED of the others.
+        limit: the number of requests.
+        now: seconds since the epoch.
+
+    Raises:
+        NotFound: there is no such process, and it has no such requests.
+    """
+    search, wanted = Search(), set(states or ListedState)
+    found = _process(account, search, process)
+    queue = ProcessQueue(found, account.queue(found), now) if found and "queued" in wanted else None
+    queued = _queued(account, search, queue, limit) if queue else []
+    started = _started(account, search, process) if "started" in wanted else []
+    # What has started since the queue was read.
+    running = {row.execution for row in started}
+    queued = [each for each in queued if each["execution"] not in running]
+    ended = _ended(account, search, process, wanted - {"queued", "started"}, limit if states else LAST_ENDED)
+    if found is None and not (started or ended):
+        raise account.control.not_found(process)
+    requests = [*(_row(row, now) for row in started), *queued, *(_row(row, now) for row in ended)]
+    number = len(queue.requests) if queue else 0
+    return {
+        "process": process,
+        "queued": number if queue else None,
+        "is_cut": queue.is_cut if queue else False,
+        "requests": requests[:limit],
+        "not_shown": max(0, len(started) + number + len(ended) - limit),
+        "not_read": [each.as_dict() for each in search.not_read],
+    }
 
 
-def _time(text: str | None, sent: datetime) -> str:
-    """A time; with its date if that is not the one of the sending."""
-    if text is None:
-        return ""
-    moment = datetime.fromtimestamp(seconds(text))
-    return f"{moment:%H:%M:%S}" if moment.date() == sent.date() else f"{moment:%m-%d %H:%M:%S}"
+def _process(account: Account, search: Search, name: str) -> Process | MalformedProcess | None:
+    try:
+        return account.control.slots.read(name)
+    except MalformedProcess as error:
+        named = MalformedProcess(str(error), name)
+        search.note_malformed(named)
+        return named
+
+
+def _queued(account: Account, search: Search, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
+    for why in queue.malformed:
+        search.note_unread("RequestTable", why)
+    starts = queue.expected_starts(slot_seconds(account.control.rows, [queue.name], queue.now)[queue.name])
+    return [each.as_dict(queue.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]]
+
+
+def _started(account: Account, search: Search, process: str) -> list[RequestRow]:
+    reader = ProcessRows(account.control.rows, account.control.row_search, process)
+    rows = reader.started()
+    search.not_read += reader.search.not_read
+    return rows
+
+
+def _ended(
+    account: Account, search: Search, process: str, states: Collection[ListedState], most: int
+) -> Sequence[RequestRow]:
+    asked: list[State] = [each for each in get_args(State) if _listed_as(each) in states]
+    listed = account.control.row_search.last_ended(process, asked, most) if asked else Listed[RequestRow]()
+    return search.rows(listed, "requests")
+
+
+def _row(row: RequestRow, now: float) -> dict[str, Any]:
+    since = row.ended or row.started or row.sent
+    shown = {"request_id": row.request_id, **attempt_as_dict(row)}
+    return shown | {"position": None, "since": iso(since), "age_seconds": int(now - since)}
+
+
+def _listed_as(state: State) -> ListedState:
+    return ListedState(state_of(state).replace(" ", "-"))

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 from slotkeeper.settings import MAX_WEIGHT
-from slotkeeper.slots.request import masked
-from slotkeeper.slots.request_table import State
+from slotkeeper.slots.request import Request, masked
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 
 # A request's field with its task token, and what is shown in its place.
 FIELD = "task_token"
@@ -19,6 +20,8 @@ WITHOUT_CONTENT = {
     "RequestIdReused": "its id belongs to another request: submit it with a different id",
     "TooLarge": "it is too large: store its input in S3, and submit it with the key",
 }
+# The states of a row that an operator can queue again.
+REDRIVABLE: tuple[State, ...] = ("FAILED", *ENDED_WITHOUT_START)
 
 
 class RequestState(StrEnum):
@@ -69,3 +72,17 @@ def weight_in(fields: Mapping[str, Any]) -> int | None:
 def hide_tokens(text: str) -> str:
     """A text to be printed or logged, in which no token can be read: neither in JSON nor in another text."""
     return masked(text, HIDDEN)
+
+
+def message_of(request: Request) -> dict[str, str]:
+    """The fields of one sending of a request to RequestQueue. In one message group, a file's requests keep their order.
+
+    The deduplication id is new for each sending, and a try that repeats it has the same fields. With the execution's
+    name, SQS would accept a request that is sent again within five minutes, and drop it (SQS Developer Guide, "Amazon
+    SQS FIFO queue key terms"). The starter recognizes a request that was sent before.
+    """
+    return {
+        "MessageBody": request.to_json(),
+        "MessageGroupId": request.process,
+        "MessageDeduplicationId": str(uuid4()),
+    }

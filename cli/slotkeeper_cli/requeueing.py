@@ -6,65 +6,155 @@ A redrive is one transaction for up to ten requests: it ends their rows, and add
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from slotkeeper.next_step import next_step
-from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.returns import MAX_REDRIVES, NotRequeued, Requeued
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.bulk import Bulk, Chosen, Outcome, repeated
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.bulk import MAX_NAMED, Change, Chosen, NotRedrivable, Outcome, check_process, names_of, repeated
 from slotkeeper_cli.context import CommandContext
-from slotkeeper_cli.failures import REDRIVABLE
-from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.formatting import count, iso, local_time
 from slotkeeper_cli.request_finder import is_discarded
-from slotkeeper_cli.requests import WITHOUT_CONTENT, state_of
-from slotkeeper_cli.slot_control import SlotControl, add_command, name_of, no_process
+from slotkeeper_cli.requests import REDRIVABLE, WITHOUT_CONTENT, state_of
+from slotkeeper_cli.slot_control import name_of
 from slotkeeper_cli.stack_connection import THREADS
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
-# Of ten requests for each audit line, which may have 256 KB (CloudWatch Logs quotas, "Event size").
-PARTS = 5 * THREADS
-# Of a repeated command, which has succeeded.
-BEFORE = "it was redriven before"
 NOT_PUBLISHED = "its end is not published yet: try again in a minute"
+# The function of endings publishes an end within seconds of it. Reads until it has, and seconds between them.
+READS, BETWEEN = 20, 0.5
 # A `start_before` as in a request, and in seconds since the epoch; None: the request states none.
 Deadline = tuple[str, float] | None
 
 
-class NotRedrivable(ValueError):
-    """It would be refused again; the text states why."""
+class RowChange(Change):
+    """A change of rows of requests that have ended. It waits some seconds for ends that are not published yet."""
+
+    size = MAX_REDRIVES
+    # Of ten requests for each audit line, which may have 256 KB (CloudWatch Logs quotas, "Event size").
+    parts = 5 * THREADS
+
+    def __init__(self, context: CommandContext, account: Account, rows: Sequence[RequestRow]) -> None:
+        super().__init__()
+        self._control, self._now = account.control, time.time()
+        self.states: Counter[str] = Counter()
+        for row in sorted(self._published(context, rows), key=lambda row: row.sent):
+            one = Chosen(row.process, row.execution, row.request_id)
+            try:
+                self.check(row)
+            except NotRedrivable as error:
+                self.left.append((one, str(error)))
+            else:
+                self.chosen.append(one)
+                self.states[state_of(row.state)] += 1
+
+    def check(self, row: RequestRow) -> None:
+        """Raise NotRedrivable if the row cannot be changed."""
+        raise NotImplementedError
+
+    @property
+    def which(self) -> str:
+        """The number of requests, their states, and their ids or how many each process has."""
+        of = Counter(one.process for one in self.chosen)
+        named = len(self.chosen) <= MAX_NAMED
+        some = names_of(self.chosen) if named else ", ".join(f"{name}: {number:,}" for name, number in of.items())
+        if len(self.states) > 1:
+            states = ", ".join(f"{number:,} {state}" for state, number in self.states.items())
+            return f"{count(len(self.chosen), 'request')}, {states} ({some})"
+        return f"{count(len(self.chosen), f'{next(iter(self.states))} request')} ({some})"
+
+    @property
+    def others(self) -> str:
+        """A sentence on the requests that cannot be changed; empty if all can be."""
+        return f" {count(len(self.left), 'other')} cannot be: see --dry-run." if self.left else ""
+
+    def _published(self, context: CommandContext, rows: Sequence[RequestRow]) -> list[RequestRow]:
+        """The rows, read again until their ends are published, or the time for it has passed."""
+        found = {(row.process, row.execution): row for row in rows}
+        for number in range(READS):
+            waiting = [name for name, row in found.items() if row.is_unpublished and row.state in REDRIVABLE]
+            if not waiting:
+                break
+            if number == 0:
+                longest = f"up to {READS * BETWEEN:.0f} s"
+                context.out.note(f"Waiting {longest} until {count(len(waiting), 'end is', 'ends are')} published.")
+            time.sleep(BETWEEN)
+            read = self._control.row_search.named(waiting).rows
+            found |= {(row.process, row.execution): row for row in read}
+        return [*found.values()]
 
 
-def check_process(name: str, processes: Mapping[str, Process | MalformedProcess]) -> None:
-    """Raise NotRedrivable if a process runs no request that is redriven."""
-    match processes.get(name):
-        case None:
-            raise NotRedrivable(f"{no_process(name, processes)} Add it with: {add_command(name)}")
-        case MalformedProcess():
-            raise NotRedrivable(
-                f"the item of process {name!r} is malformed, so it would wait. Repair it first: "
-                f"{next_step('process repair', name)}"
-            )
-        case Process(target=target) if target == NO_TARGET:
-            raise NotRedrivable(f"process {name} is for leases only: it runs no requests")
-
-
-def check_row(row: RequestRow, start_before: str, now: float) -> Deadline:
-    """The deadline of the next attempt of a request.
+class Redriving(RowChange):
+    """Queues requests again, each as its next attempt.
 
     Args:
         start_before: replaces that of a request which states one; empty: it stays, if it has not passed.
-        now: seconds since the epoch.
-
-    Raises:
-        NotRedrivable: the request cannot be queued again.
     """
+
+    action, verb, unchanged = "failed redrive", "redriven", "it was redriven before"
+
+    def __init__(
+        self, context: CommandContext, account: Account, rows: Sequence[RequestRow], start_before: str
+    ) -> None:
+        self._start_before = start_before
+        self._deadlines: dict[str, Deadline] = {}
+        processes: Sequence[Process | MalformedProcess] = [one for of in account.processes() for one in of]
+        self._processes = {name_of(one): one for one in processes}
+        super().__init__(context, account, rows)
+        self._order = {one.execution: at for at, one in enumerate(self.chosen)}
+
+    def check(self, row: RequestRow) -> None:
+        """Raise NotRedrivable if the request cannot be queued again."""
+        check_process(row.process, self._processes)
+        self._deadlines[row.execution] = _deadline(row, self._start_before, self._now)
+
+    def question(self) -> str:
+        """It names what keeps the next attempts from starting."""
+        if not self.chosen:
+            return ""
+        texts = [f"Queue {self.which} again, each as its next attempt?{self.others}"]
+        if self._start_before:
+            until = local_time(datetime.fromisoformat(self._start_before).timestamp())
+            texts.append(f"Those with a start_before start before {until}.")
+        for name in dict.fromkeys(one.process for one in self.chosen):
+            process = self._processes[name]
+            if isinstance(process, Process) and (process.paused or process.slot_limit < 1):
+                why = "is paused" if process.paused else "has the limit 0"
+                texts.append(f"Warning: {name} {why}, so they wait.")
+        return " ".join(texts)
+
+    def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+        """Redrive some requests, in one transaction for each deadline."""
+        # Parts are redriven at the same time. A millisecond between their places keeps them in order.
+        now = self._now + self._order[part[0].execution] // self.size / 1000
+        by_deadline: dict[Deadline, list[Chosen]] = {}
+        for one in part:
+            by_deadline.setdefault(self._deadlines[one.execution], []).append(one)
+        for deadline, ones in by_deadline.items():
+            names = [one.execution for one in ones]
+            outcomes = repeated(partial(self._control.requeues.redrive, process, names, now, deadline))
+            for one in ones:
+                match outcomes[one.execution]:
+                    case Requeued(execution=again):
+                        self.notes[one.execution] = {"next": again}
+                        yield one, ""
+                    case NotRequeued(reason=reason, state=state):
+                        yield one, self.unchanged if state == "REDRIVEN" else reason
+
+    def follow_up(self, process: str, _: list[str], /) -> None:
+        """Let the next attempts be dispatched."""
+        self._control.doorbell.ring(Bell(process))
+
+
+def _deadline(row: RequestRow, start_before: str, now: float) -> Deadline:
+    """The deadline of the next attempt of a request. Raises NotRedrivable if it cannot be queued again."""
     if row.state not in REDRIVABLE:
-        raise NotRedrivable(f"it is {state_of(row.state)}")
+        raise NotRedrivable(Redriving.unchanged if row.state == "REDRIVEN" else f"it is {state_of(row.state)}")
     if why := WITHOUT_CONTENT.get(row.code):
         raise NotRedrivable(why)
     if row.is_unpublished:
@@ -82,85 +172,25 @@ def check_row(row: RequestRow, start_before: str, now: float) -> Deadline:
     return iso(row.start_before), row.start_before
 
 
-class RowChange:
-    """A change of rows, as it is planned.
-
-    Attributes:
-        chosen: the requests to change, in the order in which they were sent.
-        left: the others, with the reason.
-        again: the executions of the next attempts, by those before them.
-        bulk: changes the chosen ones.
-    """
-
-    bulk: Bulk
-
-    def __init__(self, control: SlotControl, rows: Sequence[RequestRow], check: Callable[[RequestRow], object]) -> None:
-        self._control = control
-        self.chosen, self.left = list[Chosen](), list[Outcome]()
-        self.again: dict[str, str] = {}
-        for row in sorted(rows, key=lambda row: row.sent):
-            one = Chosen(row.process, row.execution, row.request_id)
-            try:
-                check(row)
-                self.chosen.append(one)
-            except NotRedrivable as error:
-                self.left.append((one, str(error)))
-
-
-class Redriving(RowChange):
-    """Queues requests again, each as its next attempt."""
-
-    def __init__(
-        self, context: CommandContext, control: SlotControl, rows: Sequence[RequestRow], start_before: str
-    ) -> None:
-        self._now = time.time()
-        self._deadlines: dict[str, Deadline] = {}
-        processes = {name_of(one): one for one in control.processes.all()}
-
-        def check(row: RequestRow) -> None:
-            check_process(row.process, processes)
-            self._deadlines[row.execution] = check_row(row, start_before, self._now)
-
-        super().__init__(control, rows, check)
-        self._order = {one.execution: at for at, one in enumerate(self.chosen)}
-        self.bulk = Bulk(context.out, "failed redrive", "redriven", self._redrive, MAX_REDRIVES, PARTS, self._ring)
-
-    def _redrive(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
-        # Parts are redriven at the same time. A millisecond between their places keeps them in order.
-        now = self._now + self._order[part[0].execution] // MAX_REDRIVES / 1000
-        by_deadline: dict[Deadline, list[Chosen]] = {}
-        for one in part:
-            by_deadline.setdefault(self._deadlines[one.execution], []).append(one)
-        for deadline, ones in by_deadline.items():
-            names = [one.execution for one in ones]
-            outcomes = repeated(partial(self._control.requeues.redrive, process, names, now, deadline))
-            for one in ones:
-                match outcomes[one.execution]:
-                    case Requeued(execution=again):
-                        self.again[one.execution] = again
-                        yield one, ""
-                    case NotRequeued(reason=reason, state=state):
-                        yield one, BEFORE if state == "REDRIVEN" else reason
-
-    def _ring(self, process: str, _: list[str]) -> None:
-        self._control.doorbell.ring(Bell(process))
-
-
 class Discarding(RowChange):
     """Removes failures from their list, with their contents."""
 
-    def __init__(self, context: CommandContext, control: SlotControl, rows: Sequence[RequestRow]) -> None:
-        super().__init__(control, rows, _check_failure)
-        self.bulk = Bulk(context.out, "failed discard", "discarded", self._discard, MAX_REDRIVES, PARTS)
+    action, verb = "failed discard", "discarded"
 
-    def _discard(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+    def check(self, row: RequestRow) -> None:
+        """Raise NotRedrivable if the request is in no list of failures."""
+        if row.is_unpublished:
+            raise NotRedrivable(NOT_PUBLISHED)
+        if row.failed is None:
+            raise NotRedrivable(f"it is {state_of(row.state)}, and in no list of failures")
+
+    def question(self) -> str:
+        """It states what is lost."""
+        lost = "Their contents are removed, so that they can never be redriven."
+        return f"Discard {self.which} for good? {lost}{self.others}" if self.chosen else ""
+
+    def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+        """Discard some failures, each by one write."""
         for one in part:
             is_done = repeated(partial(self._control.requeues.discard, process, one.execution))
             yield one, "" if is_done else "it has changed meanwhile"
-
-
-def _check_failure(row: RequestRow) -> None:
-    if row.is_unpublished:
-        raise NotRedrivable(NOT_PUBLISHED)
-    if row.failed is None:
-        raise NotRedrivable(f"it is {state_of(row.state)}, and in no list of failures")

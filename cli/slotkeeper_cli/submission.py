@@ -1,35 +1,31 @@
-"""Submit requests: check them by the rules of the starter, send them to RequestQueue, and read their rows."""
+"""Submits requests: checks them by the rules of the starter, sends them to RequestQueue, and reads their rows."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import batched
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.intake import digest_of
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import (
-    MAX_BODY_BYTES,
-    Delivery,
-    InvalidRequest,
-    Request,
-    check_numbers,
-    parse_request,
-)
+from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, InvalidRequest, Request, parse_request
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
-from slotkeeper_cli.errors import CommandError
-from slotkeeper_cli.formatting import one_line, start_time
+from slotkeeper_cli.errors import CommandError, failure_text
+from slotkeeper_cli.formatting import local_time, one_line
 from slotkeeper_cli.request_finder import failure_of
-from slotkeeper_cli.requests import RequestState, hide_tokens, state_of
+from slotkeeper_cli.requests import hide_tokens, message_of, state_of
 from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import target_text
@@ -37,8 +33,10 @@ from slotkeeper_cli.target_checks import target_text
 BATCH = 10  # SQS API Reference, SendMessageBatch
 TRIES = 5
 FIRST_WAIT = 0.2  # seconds, doubled at each try
+UNKNOWN = "may have been sent; sending it again has no second effect"
 # States after which the request that was sent is the next attempt.
 _NEXT = ("RETURNED", "REDRIVEN")
+_OPTIONS = {"arguments": "--arg"}
 
 
 class InvalidRequests(CommandError):
@@ -48,14 +46,66 @@ class InvalidRequests(CommandError):
 
 
 @dataclass(frozen=True)
-class NumberedRequest:
-    """A request and its line number."""
+class Submitted:
+    """A request to send, and what is known of it.
+
+    Attributes:
+        number: of its line.
+        request: its attempt is that of the row, or the one that is expected.
+        row: of its last attempt; None if it has none yet.
+        message_id: of the message that has brought it; empty if it was not sent.
+        error: why it was not sent; empty if it was, or was not tried.
+    """
 
     number: int
     request: Request
+    row: RequestRow | None = None
+    message_id: str = ""
+    error: str = ""
+
+    @property
+    def state(self) -> str:
+        """The state of the row; without one `not accepted`."""
+        return state_of(self.row.state) if self.row else "not accepted"
+
+    @property
+    def is_of_message(self) -> bool:
+        """Whether its message has brought the row."""
+        return self.row is not None and bool(self.message_id) and self.row.message_id == self.message_id
+
+    @property
+    def is_other(self) -> bool:
+        """Whether another request has used the id, so that this one does not run."""
+        if self.row is None:
+            return False
+        is_same = self.is_of_message or self.row.digest == digest_of(self.request)
+        return self.row.code == "RequestIdReused" or not is_same
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the request has ended, with or without success, or does not run."""
+        return self.is_other or (self.row is not None and self.row.state not in ("QUEUED", "STARTED", *_NEXT))
+
+    def as_dict(self, *, outcome: bool = False) -> dict[str, Any]:
+        """The request as JSON shows it; with `outcome` also where it is, or how it ended."""
+        request, row = self.request, self.row
+        shown: dict[str, Any] = {
+            "request_id": request.request_id,
+            "process": request.process,
+            "execution": request.execution_name,
+            "priority": request.priority,
+            "weight": request.weight,
+        }
+        more = {"start_before": request.start_before, "message_id": self.message_id, "error": self.error}
+        shown |= {"when_busy": request.when_busy} if request.when_busy != "wait" else {}
+        shown |= {name: value for name, value in more.items() if value}
+        if not outcome:
+            return shown
+        code, reason, cause = (row.code, hide_tokens(failure_of(row)), hide_tokens(row.cause)) if row else ("", "", "")
+        return shown | {"state": self.state, "code": code or None, "reason": reason or None, "cause": cause or None}
 
 
-def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
+def read_lines(lines: Iterable[str]) -> list[Submitted]:
     """The requests of a file with one JSON object per line. Empty lines are skipped.
 
     A request without an id receives one here, so that sending it again after a lost response repeats the same request.
@@ -63,147 +113,55 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
     Raises:
         InvalidRequests: a request is invalid, or repeats the process and id of another, so that it would not run.
     """
-    numbered: list[NumberedRequest] = []
+    found: list[Submitted] = []
     errors: list[str] = []
     numbers: dict[str, int] = {}
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
-            request = check(text)
+            found.append(Submitted(number, _checked(text)))
         except InvalidRequest as error:
             errors.append(f"line {number}: {error}")
             continue
-        first = numbers.setdefault(request.execution_name, number)
+        first = numbers.setdefault(found[-1].request.execution_name, number)
         if first != number:
             errors.append(f"line {number}: repeats the process and request_id of line {first}")
-        numbered.append(NumberedRequest(number, request))
     if errors:
         raise InvalidRequests("invalid requests; correct them and submit all again.", *errors, "Nothing was sent.")
-    return numbered
+    return found
 
 
-def check(body: str) -> Request:
-    """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
-    request = parse_request(Delivery(str(uuid4()), body, "", "0", 0.0))
-    if request.deadline is not None and time.time() >= request.deadline:
-        raise InvalidRequest(f"start_before {request.start_before} has passed, so it would be dead-lettered as TooLate")
-    if request.task_token:
-        raise InvalidRequest("it has a task_token, which only the task that waits for the answer can send: remove it")
-    size = len(request.to_json().encode())
-    if size > MAX_BODY_BYTES:
-        raise InvalidRequest(f"it has {size:,} bytes; the maximum is {MAX_BODY_BYTES:,}")
-    return request
-
-
-def deadline_of(text: str) -> str:
-    """The `start_before` that an option states.
-
-    Raises:
-        typer.BadParameter: it is no time, has no zone, or has passed.
-    """
-    start_before = start_time(text, time.time())
-    try:
-        check(json.dumps({"process": "p", "start_before": start_before}))
-    except InvalidRequest as error:
-        raise typer.BadParameter(f"--start-before takes HH:MM, or a date and a time with its zone: {error}") from error
-    return start_before
-
-
-@dataclass(frozen=True)
-class SendResult:
-    """A request with its message id, or with the reason why it was not sent."""
-
-    request: Request
-    message_id: str = ""
-    error: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The result as JSON shows it."""
-        return fields_of(self.request) | ({"error": self.error} if self.error else {"message_id": self.message_id})
-
-
-def fields_of(request: Request) -> dict[str, Any]:
-    """The names, priority and weight of a request as JSON shows them."""
-    return {
-        "request_id": request.request_id,
-        "process": request.process,
-        "execution": request.execution_name,
-        "priority": request.priority,
-        "weight": request.weight,
-        **({"when_busy": request.when_busy} if request.when_busy != "wait" else {}),
-        **({"start_before": request.start_before} if request.start_before else {}),
-    }
-
-
-def send_all(
-    stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None]
-) -> Iterator[list[SendResult]]:
-    """Send requests in order, in batches of ten.
-
-    Requests that SQS refuses are sent again, and are then behind the accepted ones of their group. Their deduplication
-    id stays, so a request that SQS accepted although it reported a failure is not queued twice.
+def read_options(process: str, arguments: Sequence[str], given_input: str | None, fields: Mapping[str, Any]) -> Request:
+    """The request that options state. Raises typer.BadParameter, which names the option.
 
     Args:
-        note: receives a text for each batch that is sent again.
+        arguments: each KEY=VALUE.
+        given_input: JSON, or @ and the name of a file with JSON.
+        fields: the others, by their names in a request.
     """
-    for start in range(0, len(requests), BATCH):
-        yield _send_batch(stack, requests[start : start + BATCH], note)
-
-
-def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None]) -> list[SendResult]:
-    sqs, url = stack.client("sqs"), stack.outputs["RequestQueueUrl"]
-    outcomes: dict[int, SendResult] = {}
-    messages = [message_of(request) for request in requests]
-    left = list(range(len(requests)))
-    for attempt in range(TRIES):
-        if attempt:
-            error = next(outcomes[number].error for number in left)
-            note(f"SQS refused {len(left)} of {len(requests)} requests ({error}): trying again.")
-            time.sleep(FIRST_WAIT * 2 ** (attempt - 1))
-        entries = [{"Id": str(number), **messages[number]} for number in left]
-        answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
-        for taken in answer.get("Successful", []):
-            number = int(taken["Id"])
-            outcomes[number] = SendResult(requests[number], message_id=taken["MessageId"])
-        refused = answer.get("Failed", [])
-        for one in refused:
-            number = int(one["Id"])
-            outcomes[number] = SendResult(requests[number], error=f"{one['Code']}: {one.get('Message', '')}")
-        # A second try does not help if the fault is the sender's.
-        left = [int(one["Id"]) for one in refused if not one["SenderFault"]]
-        if not left:
-            break
-    return [outcomes[number] for number in sorted(outcomes)]
-
-
-def message_of(request: Request) -> dict[str, str]:
-    """The fields of one sending of a request to RequestQueue. In one message group, a file's requests keep their order.
-
-    The deduplication id is new for each sending, and a try that repeats it has the same fields. With the execution's
-    name, SQS would accept a request that is sent again within five minutes, and drop it (SQS Developer Guide, "Amazon
-    SQS FIFO queue key terms"). The starter recognizes a request that was sent before.
-    """
-    return {
-        "MessageBody": request.to_json(),
-        "MessageGroupId": request.process,
-        "MessageDeduplicationId": str(uuid4()),
-    }
-
-
-def read_input(text: str) -> dict[str, Any]:
-    """The input that an option contains: JSON, or @ and the name of a file with JSON.
-
-    Raises:
-        typer.BadParameter: it is not a JSON object, the file cannot be read, or the workflow would change a number.
-    """
+    named = {}
+    for text in arguments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
+        named[key if key.startswith("--") else f"--{key}"] = value
+    stated = {"arguments": named} if named or given_input is None else {}
+    body = json.dumps({"process": process, **stated, **fields})
+    if given_input is not None:
+        # As it was written: a parsed number no longer has its digits.
+        body = f'{body[:-1]}, "input": {_json_object(given_input)}}}'
     try:
-        if text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        value = json.loads(text)
-        check_numbers(text)
+        return _checked(body)
     except InvalidRequest as error:
-        raise typer.BadParameter(f"--input: {error}. Nothing was sent.") from error
+        text = re.sub(r"body\.(\w+)", lambda name: _OPTIONS.get(name[1], f"--{name[1].replace('_', '-')}"), str(error))
+        raise typer.BadParameter(f"{text}. Nothing was sent.") from error
+
+
+def _json_object(given: str) -> str:
+    try:
+        text = Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
+        value = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(
             f'--input cannot be read: {error}. Expected is a JSON object, such as \'{{"day": "2026-11-21"}}\', or '
@@ -211,10 +169,23 @@ def read_input(text: str) -> dict[str, Any]:
         ) from error
     if not isinstance(value, dict):
         raise typer.BadParameter(f"--input must be a JSON object, got {one_line(text)}. Nothing was sent.")
-    return value
+    return text
 
 
-def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request]) -> None:
+def _checked(body: str) -> Request:
+    """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
+    request = parse_request(Delivery(str(uuid4()), body, "", "0", 0.0))
+    if request.deadline is not None and time.time() >= request.deadline:
+        shown = f"start_before {request.start_before} ({local_time(request.deadline)})"
+        raise InvalidRequest(f"{shown} has passed, so it would never start")
+    if request.task_token:
+        raise InvalidRequest("it has a task_token, which only the task that waits for the answer can send: remove it")
+    if (size := len(request.to_json().encode())) > MAX_BODY_BYTES:
+        raise InvalidRequest(f"it has {size:,} bytes; the maximum is {MAX_BODY_BYTES:,}")
+    return request
+
+
+def refuse_wrong_kind(known: Mapping[str, Process], requests: Iterable[Request]) -> None:
     """Refuse arguments for a state machine, an input for a Glue job, and any request for a process without a target.
 
     Args:
@@ -237,68 +208,65 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
         raise InvalidRequests(text, *errors, "Nothing was sent.")
 
 
-@dataclass(frozen=True)
-class Followed:
-    """A request and the row of its last attempt; None if it has none yet.
+def send_all(stack: StackConnection, given: Sequence[Submitted], note: Callable[[str], None]) -> Iterator[Submitted]:
+    """Send requests in order, in batches of ten, up to a call that fails. Each has then a message id, or an error.
 
-    Attributes:
-        request: its attempt is that of the row, or the one that is expected.
-        message_id: of the message that has brought it; empty if it was not sent.
+    Requests that SQS refuses are sent again, and are then behind the accepted ones of their group. Their deduplication
+    id stays, so a request that SQS accepted although it reported a failure is not queued twice.
+
+    Args:
+        note: receives a text for each batch that is sent again.
     """
-
-    request: Request
-    row: RequestRow | None = None
-    message_id: str = ""
-
-    @property
-    def state(self) -> str:
-        """The state of the row; without one `not accepted`."""
-        return state_of(self.row.state) if self.row else "not accepted"
-
-    @property
-    def is_other(self) -> bool:
-        """Whether another request has used the id, so that this one does not run."""
-        if self.row is None:
-            return False
-        is_of_message = bool(self.message_id) and self.row.message_id == self.message_id
-        return self.row.code == "RequestIdReused" or (not is_of_message and self.row.digest != digest_of(self.request))
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the request has ended, with or without success, or does not run."""
-        return self.is_other or (self.row is not None and self.row.state not in ("QUEUED", "STARTED", *_NEXT))
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the request has ended without success. A skipped one has not failed."""
-        return self.has_ended and (self.is_other or self.state not in (RequestState.SUCCEEDED, RequestState.SKIPPED))
-
-    @property
-    def reason(self) -> str:
-        """Why it failed or ended without a start; "" if neither."""
-        return hide_tokens(failure_of(self.row)) if self.row else ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The outcome as JSON shows it."""
-        code, cause = (self.row.code, hide_tokens(self.row.cause)) if self.row else ("", "")
-        return {"state": self.state, "code": code or None, "reason": self.reason or None, "cause": cause or None}
+    has_failed = False
+    for batch in batched(given, BATCH, strict=False):
+        if has_failed:
+            yield from (replace(one, error="not sent") for one in batch)
+            continue
+        try:
+            yield from _send_batch(stack, batch, note)
+        except (BotoCoreError, ClientError) as error:
+            has_failed = True
+            yield from (replace(one, error=f"{UNKNOWN} ({failure_text(error)})") for one in batch)
 
 
-def read_runs(rows: RowSearch, runs: Sequence[Followed]) -> list[Followed]:
+def _send_batch(stack: StackConnection, batch: Sequence[Submitted], note: Callable[[str], None]) -> Iterable[Submitted]:
+    sqs, url = stack.client("sqs"), stack.outputs["RequestQueueUrl"]
+    messages = {str(at): {"Id": str(at), **message_of(one.request)} for at, one in enumerate(batch)}
+    outcomes: dict[str, Submitted] = {}
+    left = [*messages]
+    for attempt in range(TRIES):
+        if attempt:
+            note(f"SQS refused {len(left)} of {len(batch)} requests ({outcomes[left[0]].error}): trying again.")
+            time.sleep(FIRST_WAIT * 2 ** (attempt - 1))
+        answer = sqs.send_message_batch(QueueUrl=url, Entries=[messages[each] for each in left])
+        for one in answer.get("Successful", []):
+            outcomes[one["Id"]] = replace(batch[int(one["Id"])], message_id=one["MessageId"])
+        refused = answer.get("Failed", [])
+        for one in refused:
+            outcomes[one["Id"]] = replace(batch[int(one["Id"])], error=f"{one['Code']}: {one.get('Message', '')}")
+        # A second try does not help if the fault is the sender's.
+        left = [one["Id"] for one in refused if not one["SenderFault"]]
+        if not left:
+            break
+    return [outcomes[each] for each in messages]
+
+
+def with_rows(rows: RowSearch, given: Iterable[Submitted]) -> list[Submitted]:
     """Read the rows of requests, of the last attempt of each."""
-    return in_parallel(lambda run: _last_attempt(rows, run), runs)
+    return in_parallel(lambda one: _with_row(rows, one), given)
 
 
-def _last_attempt(rows: RowSearch, run: Followed) -> Followed:
-    """The run with the row of its last attempt.
+def _with_row(rows: RowSearch, one: Submitted) -> Submitted:
+    """A request with the row of its last attempt.
 
     An attempt that ended without a start is the last one only if this message has brought it: a message of the same id
     becomes the next one (intake.py).
     """
-    request = run.request
     while True:
-        row = rows.row(request.process, request.execution_name)
-        is_of_message = row is not None and bool(run.message_id) and row.message_id == run.message_id
-        if row is None or not (row.state in _NEXT or (row.state in ENDED_WITHOUT_START and not is_of_message)):
-            return replace(run, request=request, row=row)
-        request = replace(request, attempt=request.attempt + 1)
+        request = one.request
+        one = replace(one, row=rows.row(request.process, request.execution_name))
+        if one.row is None or one.row.state not in (*_NEXT, *ENDED_WITHOUT_START):
+            return one
+        if one.row.state in ENDED_WITHOUT_START and one.is_of_message:
+            return one
+        one = replace(one, request=replace(request, attempt=request.attempt + 1))

@@ -52,14 +52,20 @@ SITUATIONS = {
         says=("cancelled: b (sample)\n", "cancelled: d (sample)\n", "2 requests cancelled, 0 left."),
     ),
     "the question names them": Situation(
-        _queued, "request cancel b c", says=("Cancel 2 queued requests (b, c)?", "give --yes to confirm"), exit_code=6
+        _queued,
+        "request cancel b c",
+        says=(
+            "Cancel 2 queued requests (b, c)? They never start, and their callers receive an error.",
+            "give --yes to confirm",
+        ),
+        exit_code=6,
     ),
     "one of them runs": Situation(
         _queued,
         "request cancel a b --yes",
         says=(
             "cancelled: b",
-            "left: a: it has run since 2026-09-21T14:13:20Z: give --stop to stop it",
+            "left: a: it has run since 2026-09-21 14:13:20 UTC: give --stop to stop it",
             "1 request cancelled, 1 left.",
             "1 request left, for the reasons above",
         ),
@@ -68,13 +74,16 @@ SITUATIONS = {
     "it runs": Situation(
         _queued,
         "request cancel a --yes",
-        says=("nothing was cancelled:", "left: a: it has run since 2026-09-21T14:13:20Z: give --stop to stop it"),
+        says=("nothing was cancelled:", "left: a: it has run since 2026-09-21 14:13:20 UTC: give --stop to stop it"),
         exit_code=3,
     ),
     "one question for what is cancelled and what is stopped": Situation(
         _queued,
         "request cancel a b --stop",
-        says=("Cancel 1 queued request (b)? Stop a, running since 2026-09-21 14:13:20 UTC, and its Glue run?",),
+        says=(
+            "Cancel 1 queued request (b)?",
+            "Stop a, running since 2026-09-21 14:13:20 UTC, and its Glue run? Its work is lost, ",
+        ),
         exit_code=6,
     ),
     "it runs, and is stopped": Situation(
@@ -99,6 +108,12 @@ SITUATIONS = {
         "request cancel --process sample --all --dry-run",
         says=("would be cancelled: c", "would be cancelled: b", "3 requests would be cancelled, 0 left."),
         shows={"dry_run": True, "cancelled.0.request_id": "c", "left": []},
+    ),
+    "the question names how many of the queue it is": Situation(
+        _queued,
+        "request cancel --process sample --all --priority high",
+        says=("Cancel 1 of 3 queued requests of sample (c)?",),
+        exit_code=6,
     ),
     "all of one priority": Situation(
         _queued,

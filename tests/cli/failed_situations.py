@@ -51,12 +51,6 @@ def _malformed_row(operator: Operator) -> None:
     operator.dynamodb.update_item(**table, UpdateExpression="SET sent = :text", ExpressionAttributeValues=values)
 
 
-def _unpublished(operator: Operator) -> None:
-    name = operator.hold("a")
-    operator.fail(name, "Glue.Failed", "the job failed")
-    operator.release(name)
-
-
 def _leases_only(operator: Operator) -> None:
     fail(operator)
     edit(operator, "target", {"S": "none"})
@@ -83,13 +77,19 @@ SITUATIONS = {
     "equal failures are one line": Situation(
         _several,
         "failed list",
-        says=("group     process", "2  30 s ago  30 s ago  no month # of #", "5 failures in 4 groups."),
+        says=(
+            "  other  1 failure, 30 s ago  1 of 1 that ended in 24 h failed\n          Glue.Failed: HTTP 404",
+            f"{MONTHS}  sample  2 failures, 30 s ago  4 of 4 that ended in 24 h failed\n",
+            "          Glue.Failed: no month # of #\n5 failures in 4 groups.",
+        ),
         never=("order1", "Not read"),
         shows={
             "failures": 5,
             "groups.3.requests": 2,
             "groups.3.group": MONTHS,
             "groups.3.first": "2026-09-21T14:13:50Z",
+            "groups.3.newest": "order2",
+            "groups.3.of_process.failed": 4,
         },
     ),
     **{
@@ -108,7 +108,11 @@ SITUATIONS = {
         )
     },
     "no failure in the last minute": Situation(
-        _several, "failed list --since 1m", says=("No failures.",), at=NOW + 120, shows={"groups": []}
+        _several,
+        "failed list --since 1m",
+        says=("No failures since 2026-09-21 14:14:20 UTC.",),
+        at=NOW + 120,
+        shows={"groups": []},
     ),
     "more groups than the limit": Situation(
         _several, "failed list --limit 3", says=("1 more not shown: above --limit 3", "5 failures in 4 groups.")
@@ -181,9 +185,12 @@ SITUATIONS = {
         for question, text in (
             (
                 "redrive --process sample",
-                "Queue 3 requests (order1, order2, b) again, each as its next attempt? 1 other cannot be: see --dry",
+                "Queue 3 failed requests (order1, order2, b) again, each as its next attempt? 1 other cannot be: ",
             ),
-            (f"discard {MONTHS} b", "Discard 3 requests (order1, order2, b) for good? Their contents are removed"),
+            (
+                f"discard {MONTHS} b",
+                "Discard 3 failed requests (order1, order2, b) for good? Their contents are removed",
+            ),
         )
     },
     "a filter is redriven, one of it too late: the dry run": Situation(
@@ -220,7 +227,6 @@ SITUATIONS = {
         for why, state, question in (
             ("it is succeeded", lambda operator: succeed(operator) and None, "a"),
             ("it is queued", lambda operator: operator.wait("a") and None, "a"),
-            ("its end is not published yet: try again in a minute", _unpublished, "a"),
             ("its start_before has passed: give a later one", partial(_ended, "TOO_LATE", "TooLate"), "a"),
             ("it is too large: store its input in S3", partial(_ended, "REJECTED", "TooLarge"), "a"),
             ("it was discarded: its content is removed", _discarded, "a"),

@@ -63,9 +63,9 @@ def furnished(operator: Operator) -> Operator:
 CONFIRMED = {
     "process remove sample": "Remove process sample?",
     "request cancel q": "Cancel 1 queued request (q)?",
-    "request cancel --process sample --all": "Cancel 1 queued request (q)?",
-    "failed redrive c": "Queue 1 request (c) again, each as its next attempt?",
-    "failed discard f": "Discard 1 request (f) for good? Their contents are removed",
+    "request cancel --process sample --all": "Cancel 1 queued request of sample (q)?",
+    "failed redrive c": "Queue 1 cancelled request (c) again, each as its next attempt?",
+    "failed discard f": "Discard 1 rejected request (f) for good? Their contents are removed",
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",

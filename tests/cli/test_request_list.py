@@ -9,8 +9,8 @@ import pytest
 
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.rows import RequestRows
-from slotkeeper_cli.commands.list_requests import LAST_ENDED
 from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.request_history import LAST_ENDED
 from tests.cli.account_contents import fail, job_run, succeed
 from tests.cli.operator_account import NOW, Operator
 
@@ -179,7 +179,10 @@ def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(
         "failed",
         "(Glue.Failed)",
     ]
-    assert lines[-1].startswith("12 requests: 1 succeeded, 1 failed,")
+    assert lines[0].split()[:4] == ["request", "sent", "(UTC)", "waited"]
+    assert lines[-1].startswith(
+        "12 requests since 2026-09-20 14:14:20 UTC until 2026-09-21 14:14:20 UTC: 1 succeeded, 1 failed,"
+    )
     assert lines[-1].endswith("Of the 3 that have started, the median wait is 0 s, the longest 0 s.")
 
 

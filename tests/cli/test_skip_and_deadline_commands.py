@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.commands import audit
-from slotkeeper_cli.formatting import start_time
+from slotkeeper_cli.periods import start_time
 from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator
 
@@ -61,8 +61,9 @@ def test_submit_takes_a_time_of_day_and_shows_it_with_date_and_zone(operator: Op
         (1_792_889_100, "02:30", "2026-10-25T02:30:00+01:00"),
         (1_792_890_900, "02:30", "2026-10-25T02:30:00+01:00"),
         (1_792_892_700, "02:30", "2026-10-26T02:30:00+01:00"),
-        (1_795_734_000, "8:00", "8:00"),
-        (1_795_734_000, "24:00", "24:00"),
+        (1_795_734_000, "2026-11-28T08:00", "2026-11-28T08:00:00+01:00"),
+        (1_792_889_100, "2026-10-25T02:30", "2026-10-25T02:30:00+01:00"),
+        (1_795_734_000, "2099-11-28T08+01:00", "2099-11-28T08:00:00+01:00"),
         (1_795_734_000, FUTURE, FUTURE),
     ],
 )
@@ -79,7 +80,7 @@ def test_the_period_of_an_audit_has_all_of_an_hour_that_the_clock_shows_twice() 
 def test_submit_refuses_a_file_with_a_deadline_that_has_passed(operator: Operator) -> None:
     ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps(BODY | {"start_before": PAST}))
     assert ended.exit_code == 2
-    assert f"line 1: start_before {PAST} has passed" in ended.stderr
+    assert f"line 1: start_before {PAST} (2020-11-28 07:00:00 UTC) has passed, so it would never start" in ended.stderr
     ended = operator.run("request", "submit", "--file", "-", "--skip-if-busy", stdin=json.dumps(BODY))
     assert ended.exit_code == 2
 

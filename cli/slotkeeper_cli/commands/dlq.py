@@ -15,7 +15,7 @@ from rich.text import Text
 
 from slotkeeper.next_step import next_step
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.bulk import BulkReport, Chosen, reasons
+from slotkeeper_cli.bulk import BulkReport, Chosen, NotRedrivable, reasons
 from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.dead_letters import (
     DeadLetterMessage,
@@ -28,7 +28,6 @@ from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.redrive import CANCELLED, find_messages, plan, refuse_if_ambiguous, send
 from slotkeeper_cli.requests import FIELD, HIDDEN
-from slotkeeper_cli.requeueing import NotRedrivable
 from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.unread import UnreadSource
 

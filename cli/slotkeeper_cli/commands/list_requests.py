@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from enum import StrEnum
-from typing import Annotated, Any, get_args
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from slotkeeper.printable import printable
-from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.request_table import State
-from slotkeeper.slots.rows import Listed, RequestRow
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.expected_start import slot_seconds
-from slotkeeper_cli.formatting import cut, duration, iso, one_line
+from slotkeeper_cli.formatting import count, cut, duration, local_time, one_line, seconds
+from slotkeeper_cli.output import styled
 from slotkeeper_cli.periods import SINCE, UNTIL, period
-from slotkeeper_cli.process_queue import ProcessQueue, read_queue
-from slotkeeper_cli.request_finder import attempt_as_dict
-from slotkeeper_cli.request_history import ID_WIDTH, history_as_dict, history_lines
-from slotkeeper_cli.requests import state_of
-from slotkeeper_cli.row_search import ProcessRows
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.request_history import LAST_ENDED, ListedState, history, listing
 from slotkeeper_cli.unread import print_not_read
 
-
-class ListedState(StrEnum):
-    """A state of a request, as an option."""
-
-    QUEUED = "queued"
-    STARTED = "started"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    TOO_LATE = "too-late"
-    CANCELLED = "cancelled"
-    REJECTED = "rejected"
-    RETURNED = "returned"
-    REDRIVEN = "redriven"
-
-
-_OPEN = {ListedState.QUEUED, ListedState.STARTED}
-# Of the requests that have ended, those that a list without --state shows.
-LAST_ENDED = 10
+ID_WIDTH = 26
+# Of the last column, which is cut to the width of the terminal.
+_NARROWEST, _WIDE = 10, 60
 
 
 def list_requests(
@@ -75,121 +50,25 @@ def list_requests(
     not ended, in the order of their sending: how long it waited, when it started and ended, and how; and their number,
     median and longest wait. It is complete, or states what was not read.
     """
-    context = current_context()
-    if since or until:
-        if not since:
-            raise typer.BadParameter("--until needs --since")
-        data = _history(context.stack, process, state or [], since, until)
-        context.out.result(data, lambda console: _render_history(console, data))
+    context, now = current_context(), time.time()
+    account = Account(context.stack)
+    if until and not since:
+        raise typer.BadParameter("--until needs --since")
+    if since:
+        start, end = period(since, until or "0m", now)
+        past = history(account, process, start, end, state or [], now)
+        context.out.result(past, lambda console: _render_history(console, past))
         return
-    listing = Listing(context.stack, process)
-    data = listing.read(state or [], limit)
-    context.out.result(data, lambda console: render(console, data))
+    data = listing(account, process, state or [], limit, now)
+    context.out.result(data, lambda console: _render_list(console, data))
 
 
-def _history(
-    stack: StackConnection, process: str, states: Sequence[ListedState], since: str, until: str | None
-) -> dict[str, Any]:
-    now = time.time()
-    start, end = period(since, until or "0m", now)
-    control = SlotControl(stack)
-    requests = ProcessRows(control.rows, control.row_search, process)
-    # What ends during the reads has ended too.
-    rows = requests.history(start, end if until else now + 600)
-    if not rows:
-        control.process(process)
-    of_states = [row for row in rows if not states or _state_option(row.state) in states]
-    # An open request that was sent after the period is not of it. Clocks differ: without --until, none is left out.
-    shown = [row for row in of_states if not until or row.sent <= end]
-    data = {"process": process, "since": iso(start), "until": iso(end), **history_as_dict(shown, now)}
-    return data | {"not_read": [each.as_dict() for each in requests.search.not_read]}
-
-
-def _render_history(console: Console, data: dict[str, Any]) -> None:
-    for line in history_lines(data):
-        console.print(line)
-    print_not_read(console, data["not_read"])
-
-
-def _state_option(state: State) -> ListedState:
-    return ListedState(state_of(state).replace(" ", "-"))
-
-
-class Listing:
-    """One list of the requests of a process."""
-
-    def __init__(self, stack: StackConnection, process: str) -> None:
-        self._stack, self._name = stack, process
-        self._control = SlotControl(stack)
-        self._requests = ProcessRows(self._control.rows, self._control.row_search, process)
-        self._search = self._requests.search
-        self._now = time.time()
-
-    def read(self, states: Sequence[ListedState], limit: int) -> dict[str, Any]:
-        """The list as JSON shows it.
-
-        Args:
-            states: those to read; empty: those that have not ended, and the ones that ended last.
-
-        Raises:
-            NotFound: the process does not exist, and has no requests.
-        """
-        process = self._process()
-        wanted = set(states or ListedState)
-        queue = read_queue(self._control.rows, process, self._now) if process and ListedState.QUEUED in wanted else None
-        queued = self._queued(queue, limit) if queue else []
-        started = [*map(self._shown, self._requests.started())] if ListedState.STARTED in wanted else []
-        # What has started since the queue was read.
-        running = {each["execution"] for each in started}
-        queued = [each for each in queued if each["execution"] not in running]
-        ended = self._ended(wanted - _OPEN, limit if states else LAST_ENDED)
-        if process is None and not (started or ended):
-            raise self._control.not_found(self._name)
-        return {
-            "process": self._name,
-            "queued": len(queue.requests) if queue else None,
-            "is_cut": queue.is_cut if queue else False,
-            "requests": [*started, *queued, *ended][:limit],
-            "not_shown": max(0, len(started) + (len(queue.requests) if queue else 0) + len(ended) - limit),
-            "not_read": [each.as_dict() for each in self._search.not_read],
-        }
-
-    def _process(self) -> Process | MalformedProcess | None:
-        try:
-            return self._control.slots.read(self._name)
-        except MalformedProcess as error:
-            named = MalformedProcess(str(error), self._name)
-            self._search.note_malformed(named)
-            return named
-
-    def _queued(self, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
-        for why in queue.malformed:
-            self._search.note_unread("RequestTable", why)
-        times = slot_seconds(self._control.rows, [self._name], self._now)
-        starts = queue.expected_starts(times[self._name])
-        return [
-            each.as_dict(self._now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]
-        ]
-
-    def _ended(self, states: Collection[ListedState], most: int) -> list[dict[str, Any]]:
-        """Those that ended last."""
-        asked: list[State] = [each for each in get_args(State) if _state_option(each) in states]
-        listed = self._control.row_search.last_ended(self._name, asked, most) if asked else Listed[RequestRow]()
-        return [self._shown(row) for row in self._search.rows(listed, "requests")]
-
-    def _shown(self, row: RequestRow) -> dict[str, Any]:
-        since = row.ended or row.started or row.sent
-        shown = {"request_id": row.request_id, **attempt_as_dict(row)}
-        return shown | {"position": None, "since": iso(since), "age_seconds": int(self._now - since)}
-
-
-def render(console: Console, data: dict[str, Any]) -> None:
-    """Print the list, one line for each request. `data` is the same as JSON shows it."""
+def _render_list(console: Console, data: dict[str, Any]) -> None:
     requests = data["requests"]
-    if not requests:
-        console.print(f"{data['process']} has no such request.")
+    if requests:
+        _print_columns(console, _columns(requests))
     else:
-        console.print(_table(requests))
+        console.print(f"{data['process']} has no such request.")
     if data["not_shown"]:
         console.print(f"{data['not_shown']:,} more not shown: above --limit {len(requests)}")
     if data["is_cut"]:
@@ -197,26 +76,20 @@ def render(console: Console, data: dict[str, Any]) -> None:
     print_not_read(console, data["not_read"])
 
 
-def _table(requests: Sequence[dict[str, Any]]) -> Table:
-    prioritized = any(each["priority"] != "normal" for each in requests)
-    weighted = any(each["weight"] not in (None, 1) for each in requests)
-    expected = [_start(each) for each in requests]
-    made = Table(box=None, pad_edge=False, header_style="dim")
-    made.add_column("place", justify="right", no_wrap=True)
-    made.add_column("request", no_wrap=True)
-    made.add_column("since", no_wrap=True)
-    columns = ["priority"] * prioritized + ["weight"] * weighted + ["starts in"] * any(expected)
-    for column in columns:
-        made.add_column(column, no_wrap=True)
-    made.add_column("why")
-    for each, start in zip(requests, expected, strict=True):
-        place = f"{each['position']:,}" if each["position"] else _state(each)
-        shown = [place, cut(each["request_id"], ID_WIDTH), duration(each["age_seconds"])]
-        shown += [each["priority"]] * prioritized + [str(each["weight"] or "")] * weighted + [start] * any(expected)
-        why = one_line(each.get("because") or each.get("reason") or "")
-        # This column alone becomes narrower, and its text is cut.
-        made.add_row(*shown, Text(printable(why), no_wrap=True, overflow="ellipsis"))
-    return made
+def _columns(requests: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """The headings with their cells; without columns that state the same of each request."""
+    starts = [(each.get("expected_start") or {}).get("seconds") for each in requests]
+    columns = {
+        "place": [f"{each['position']:,}" if each["position"] else _state(each) for each in requests],
+        "request": [cut(each["request_id"], ID_WIDTH) for each in requests],
+        "since": [duration(each["age_seconds"]) for each in requests],
+        "priority": [each["priority"] for each in requests],
+        "weight": [str(each["weight"] or "") for each in requests],
+        "starts in": ["" if start is None else duration(start) for start in starts],
+        "why": [each.get("because") or each.get("reason") or "" for each in requests],
+    }
+    usual = {"priority": {"normal"}, "weight": {"", "1"}, "starts in": {""}}
+    return {name: cells for name, cells in columns.items() if not set(cells) <= usual.get(name, set())}
 
 
 def _state(request: dict[str, Any]) -> str:
@@ -225,7 +98,58 @@ def _state(request: dict[str, Any]) -> str:
     return str({"starting": "starting", "limit": "blocked"}.get(names[0], "leaves") if names else request["state"])
 
 
-def _start(request: dict[str, Any]) -> str:
-    """The expected start, such as `2 min`; empty if it is not known."""
-    expected = (request.get("expected_start") or {}).get("seconds")
-    return "" if expected is None else duration(expected)
+def _render_history(console: Console, data: dict[str, Any]) -> None:
+    requests = data["requests"]
+    sent = [datetime.fromtimestamp(seconds(each["sent"])).astimezone() for each in requests]
+    if requests:
+        # A zone has another name in summer.
+        zones = "/".join(dict.fromkeys(f"{moment:%Z}" for moment in sent))
+        columns = {
+            "request": [cut(each["request_id"], ID_WIDTH) for each in requests],
+            f"sent ({zones})": [f"{moment:%Y-%m-%d %H:%M:%S}" for moment in sent],
+            "waited": [duration(each["waited_seconds"]) for each in requests],
+            "started": [_time(each["started"], moment) for each, moment in zip(requests, sent, strict=True)],
+            "ended": [_time(each["ended"], moment) for each, moment in zip(requests, sent, strict=True)],
+            "outcome": [each["outcome"] + (f" ({each['code']})" if each["code"] else "") for each in requests],
+        }
+        _print_columns(console, columns)
+    times = " ".join(f"{name} {local_time(seconds(data[name]))}" for name in ("since", "until"))
+    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in data["outcomes"].items())
+    text = f"{count(len(requests), 'request')} {times}{f': {outcomes}' * bool(outcomes)}."
+    if data["started"]:
+        middle, longest = duration(data["median_wait_seconds"]), duration(data["longest_wait_seconds"])
+        text += f" Of the {data['started']:,} that have started, the median wait is {middle}, the longest {longest}."
+    console.print(text)
+    print_not_read(console, data["not_read"])
+
+
+def _time(text: str | None, sent: datetime) -> str:
+    """A time; with its date if that is not the one of the sending."""
+    if text is None:
+        return ""
+    moment = datetime.fromtimestamp(seconds(text))
+    return f"{moment:%H:%M:%S}" if moment.date() == sent.date() else f"{moment:%m-%d %H:%M:%S}"
+
+
+def _print_columns(console: Console, columns: dict[str, list[str]]) -> None:
+    """Print cells below their headings, a request on each line. The last cell is cut to the width."""
+    *names, last = columns
+    first, *lines = _aligned({name: columns[name] for name in names})
+    left = max(console.width - cell_len(first) - 2, _NARROWEST)
+    console.print(styled(f"{first}  {last}", "dim"))
+    for line, cell in zip(lines, columns[last], strict=True):
+        console.print(f"{line}  {_fitting(printable(cell), left)}".rstrip())
+
+
+def _fitting(text: str, width: int) -> str:
+    """A text on one line. With much space its end stays too; with little the begin, which states the condition."""
+    fits = width >= _WIDE or cell_len(text) <= width
+    return one_line(text, width) if fits else f"{set_cell_size(text, width - 1).rstrip()}…"
+
+
+def _aligned(columns: dict[str, list[str]]) -> Iterator[str]:
+    """The heading and the lines of columns. A terminal shows some characters as two cells wide."""
+    cells = [[printable(text) for text in (name, *column)] for name, column in columns.items()]
+    widths = [max(map(cell_len, column)) for column in cells]
+    for line in zip(*cells, strict=True):
+        yield "  ".join(set_cell_size(text, width) for text, width in zip(line, widths, strict=True))

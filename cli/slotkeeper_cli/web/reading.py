@@ -198,7 +198,7 @@ class StackReader:
         """The failures as `slotkeeper failed list` groups them, and what could not be read."""
 
         def read() -> tuple[list[FailureGroup], list[str]]:
-            failures = Failures(self._control, Filters(0.0, time.time() + 86400))
+            failures = Failures(Account(self.stack), Filters())
             return grouped(failures.read()), [each.text for each in failures.search.not_read]
 
         return self._reading(("failures",), read, 3 * REFRESH)
