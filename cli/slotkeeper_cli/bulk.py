@@ -120,7 +120,7 @@ class BulkReport:
             raise CommandFailed(f"{count(len(left), noun)} left, for the reasons above")
 
 
-class Change:
+class RequestChange:
     """A change of requests, as it is planned. A subclass chooses them, and changes some of them in one call.
 
     Attributes:
@@ -162,7 +162,7 @@ class Change:
 
 def carry_out(
     context: CommandContext,
-    change: Change,
+    change: RequestChange,
     *,
     dry_run: bool,
     also: str = "",
@@ -213,7 +213,7 @@ def carry_out(
 class _Run:
     """One run of a change."""
 
-    def __init__(self, context: CommandContext, change: Change) -> None:
+    def __init__(self, context: CommandContext, change: RequestChange) -> None:
         self._out, self._change = context.out, change
         self._report = BulkReport()
 

@@ -16,7 +16,7 @@ from slotkeeper.slots.request_table import MAX_LEAVES, Leaving
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.bulk import Change, Chosen, Outcome, names_of, repeated
+from slotkeeper_cli.bulk import Chosen, Outcome, RequestChange, names_of, repeated
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, local_time
@@ -38,7 +38,7 @@ class RunningRequest(NamedTuple):
     since: int
 
 
-class Cancelling(Change):
+class Cancelling(RequestChange):
     """Cancels requests that are queued, and stops those that run.
 
     Attributes:
@@ -125,10 +125,10 @@ class Cancelling(Change):
     def question(self) -> str:
         """One question for all; it states what ends."""
         of = self._of or count(len(self.chosen), "queued request")
-        cancels = f"Cancel {of} ({names_of(self.chosen)})? They never start, and their callers receive an error."
+        cancels = f"Cancel {of} ({names_of(self.chosen)}), so that they never start, and their callers get an error?"
         stops = (
-            f"Stop {one.request_id}, running since {local_time(since)}, and its {kind_of(run.target).work_noun}? "
-            "Its work is lost, and it has then failed."
+            f"Stop {one.request_id}, running since {local_time(since)}, and its {kind_of(run.target).work_noun}, "
+            "so that its work is lost, and it has failed?"
             for one, _, run, since in self.running
         )
         return " ".join([*[cancels] * bool(self.chosen), *stops])

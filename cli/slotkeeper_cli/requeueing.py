@@ -16,7 +16,16 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.returns import MAX_REDRIVES, NotRequeued, Requeued
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.bulk import MAX_NAMED, Change, Chosen, NotRedrivable, Outcome, check_process, names_of, repeated
+from slotkeeper_cli.bulk import (
+    MAX_NAMED,
+    Chosen,
+    NotRedrivable,
+    Outcome,
+    RequestChange,
+    check_process,
+    names_of,
+    repeated,
+)
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.formatting import count, iso, local_time
 from slotkeeper_cli.request_finder import is_discarded
@@ -32,7 +41,7 @@ READS, BETWEEN = 20, 0.5
 Deadline = tuple[str, float] | None
 
 
-class RowChange(Change):
+class RowChange(RequestChange):
     """A change of rows of requests that have ended. It waits some seconds for ends that are not published yet."""
 
     size = MAX_REDRIVES
@@ -71,7 +80,7 @@ class RowChange(Change):
     @property
     def others(self) -> str:
         """A sentence on the requests that cannot be changed; empty if all can be."""
-        return f" {count(len(self.left), 'other')} cannot be: see --dry-run." if self.left else ""
+        return f"{count(len(self.left), 'request is', 'requests are')} left: see --dry-run." if self.left else ""
 
     def _published(self, context: CommandContext, rows: Sequence[RequestRow]) -> list[RequestRow]:
         """The rows, read again until their ends are published, or the time for it has passed."""
@@ -117,16 +126,18 @@ class Redriving(RowChange):
         """It names what keeps the next attempts from starting."""
         if not self.chosen:
             return ""
-        texts = [f"Queue {self.which} again, each as its next attempt?{self.others}"]
-        if self._start_before:
-            until = local_time(datetime.fromisoformat(self._start_before).timestamp())
-            texts.append(f"Those with a start_before start before {until}.")
+        texts = [self.others]
         for name in dict.fromkeys(one.process for one in self.chosen):
             process = self._processes[name]
             if isinstance(process, Process) and (process.paused or process.slot_limit < 1):
                 why = "is paused" if process.paused else "has the limit 0"
-                texts.append(f"Warning: {name} {why}, so they wait.")
-        return " ".join(texts)
+                texts.append(f"Warning: {name} {why}, so its requests wait.")
+        deadline = ""
+        if self._start_before:
+            until = local_time(datetime.fromisoformat(self._start_before).timestamp())
+            deadline = f", to start before {until} where it had a deadline"
+        texts.append(f"Queue {self.which} again, each as its next attempt{deadline}?")
+        return " ".join(filter(None, texts))
 
     def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Redrive some requests, in one transaction for each deadline."""
@@ -186,8 +197,9 @@ class Discarding(RowChange):
 
     def question(self) -> str:
         """It states what is lost."""
-        lost = "Their contents are removed, so that they can never be redriven."
-        return f"Discard {self.which} for good? {lost}{self.others}" if self.chosen else ""
+        if not self.chosen:
+            return ""
+        return f"{self.others} Discard {self.which} with their contents, so that they can never be redriven?".strip()
 
     def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Discard some failures, each by one write."""

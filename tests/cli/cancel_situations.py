@@ -55,7 +55,7 @@ SITUATIONS = {
         _queued,
         "request cancel b c",
         says=(
-            "Cancel 2 queued requests (b, c)? They never start, and their callers receive an error.",
+            "Cancel 2 queued requests (b, c), so that they never start, and their callers get an error?",
             "give --yes to confirm",
         ),
         exit_code=6,
@@ -81,8 +81,8 @@ SITUATIONS = {
         _queued,
         "request cancel a b --stop",
         says=(
-            "Cancel 1 queued request (b)?",
-            "Stop a, running since 2026-09-21 14:13:20 UTC, and its Glue run? Its work is lost, ",
+            "Cancel 1 queued request (b),",
+            "Stop a, running since 2026-09-21 14:13:20 UTC, and its Glue run, so that its work is lost,",
         ),
         exit_code=6,
     ),
@@ -112,7 +112,7 @@ SITUATIONS = {
     "the question names how many of the queue it is": Situation(
         _queued,
         "request cancel --process sample --all --priority high",
-        says=("Cancel 1 of 3 queued requests of sample (c)?",),
+        says=("Cancel 1 of 3 queued requests of sample (c),",),
         exit_code=6,
     ),
     "all of one priority": Situation(

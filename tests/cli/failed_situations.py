@@ -185,11 +185,11 @@ SITUATIONS = {
         for question, text in (
             (
                 "redrive --process sample",
-                "Queue 3 failed requests (order1, order2, b) again, each as its next attempt? 1 other cannot be: ",
+                "1 request is left: see --dry-run. Queue 3 failed requests (order1, order2, b) again, each as its next",
             ),
             (
                 f"discard {MONTHS} b",
-                "Discard 3 failed requests (order1, order2, b) for good? Their contents are removed",
+                "Discard 3 failed requests (order1, order2, b) with their contents, so that they can never",
             ),
         )
     },

@@ -62,10 +62,10 @@ def furnished(operator: Operator) -> Operator:
 
 CONFIRMED = {
     "process remove sample": "Remove process sample?",
-    "request cancel q": "Cancel 1 queued request (q)?",
-    "request cancel --process sample --all": "Cancel 1 queued request of sample (q)?",
+    "request cancel q": "Cancel 1 queued request (q),",
+    "request cancel --process sample --all": "Cancel 1 queued request of sample (q),",
     "failed redrive c": "Queue 1 cancelled request (c) again, each as its next attempt?",
-    "failed discard f": "Discard 1 rejected request (f) for good? Their contents are removed",
+    "failed discard f": "Discard 1 rejected request (f) with their contents, so that they can never",
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",
