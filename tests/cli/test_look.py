@@ -15,7 +15,16 @@ from jinja2 import UndefinedError
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.look.pages import environment, render
-from slotkeeper_cli.look.timeline import MAX_BARS, Bar, Mark, Timeline, spark_svg, timeline_of_rows, timeline_svg
+from slotkeeper_cli.look.timeline import (
+    MAX_BARS,
+    Bar,
+    Mark,
+    Timeline,
+    notes_of,
+    spark_svg,
+    timeline_of_rows,
+    timeline_svg,
+)
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.unread import UnreadSource
 from tests.cli.pages import read_page
@@ -185,12 +194,16 @@ def test_rows_alone_are_a_timeline() -> None:
         row("b", 1, "STARTED", started=START + 3, weight=2),
         row("c", 2),
         row("d", 3, "CANCELLED", ended=START + 8),
+        row("e", 4, "RETURNED", started=START + 5, ended=START + 6),
+        row("f", 5, "FAILED", ended=START + 7),
         row("old", -90, "SUCCEEDED", started=START - 80, ended=START - 70),
     ]
     made = timeline_of_rows("sample", rows, START - 60, START + 20, 3)
-    held = {each.label: (each.state, each.held and each.held[1] - START) for each in made.bars}
-    assert held == {"a": ("succeeded", 9), "b": ("running", 20), "c": ("queued", None), "d": ("cancelled", None)}
+    held = {each.label: (each.state, each.held[1] - START) for each in made.bars if each.held}
+    assert held == {"a": ("succeeded", 9), "b": ("running", 20)}
     assert [(at - START, value) for at, value in made.in_use] == [(2, 1), (3, 3), (9, 2), (20, 0)]
-    assert [wait[1] - START for _, wait in made.waiting] == [2, 3, 20, 8]
+    assert {each.label: wait[1] - START for each, wait in made.waiting} == {"a": 2, "b": 3, "c": 20, "d": 8, "e": 6}
+    assert "When 1 request started is not recorded." in notes_of(made)
+    assert "limit now 3" in timeline_svg(made)
     spark = spark_svg(made.in_use, made.since, made.until, HOSTILE, limit=3)
     assert ElementTree.fromstring(spark)[0].text == '<img "x">&\\u001b'  # noqa: S314

@@ -101,7 +101,7 @@ def count(number: float | None) -> str:
 
 def cut(text: str, shown: int = _SHOWN) -> Markup:
     """An id, of which the middle is not seen if it is longer than `shown` characters. The ends of ids differ."""
-    whole = printable(hide_tokens(text))
+    whole = plain(text)
     if len(whole) <= shown:
         return Markup('<span class="id">{}</span>').format(whole)
     begin, end = (shown - 1) // 2, len(whole) - shown // 2
@@ -114,16 +114,20 @@ def kind(state: str) -> str:
     return _KIND_OF.get(state.lower().replace(" ", "_").replace("-", "_"), "off")
 
 
+def plain(text: str) -> str:
+    """A text of a sender without control characters and task tokens. Before it is cut: a part of a token stays."""
+    return printable(hide_tokens(text))
+
+
 def escaped(text: str) -> str:
-    """A text of a sender as text of a page: without markup, control characters and task tokens."""
-    return str(escape(printable(hide_tokens(text))))
+    """A text of a sender as text of a page: also without markup."""
+    return str(escape(plain(text)))
 
 
 def _finalized(value: Any) -> Any:
     if value is None:
         return ""
-    # Before it is escaped: a text of a sender may contain control characters and task tokens.
-    return printable(hide_tokens(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby, takewhile
@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import Interval, weighted_steps
 from slotkeeper_cli.formatting import count, iso, one_line
-from slotkeeper_cli.look.pages import escaped, kind, lasting, style
+from slotkeeper_cli.look.pages import escaped, kind, lasting, plain, style
 from slotkeeper_cli.requests import state_of
 
 # Bars of a panel, and the rows that they need, that are drawn one by one. Of more, the area alone is drawn.
@@ -90,6 +90,7 @@ class Timeline:
         since, until: the time that is drawn.
         limits: None where the limit is not known.
         notes: what the records do not state, in sentences.
+        is_limit_present: the limit is the present one, and may have been another one before.
     """
 
     process: str
@@ -100,6 +101,7 @@ class Timeline:
     pauses: Sequence[Interval] = ()
     marks: Sequence[Mark] = ()
     notes: Sequence[str] = ()
+    is_limit_present: bool = False
 
     @property
     def holders(self) -> list[tuple[Bar, Interval]]:
@@ -123,17 +125,24 @@ def timeline_of_rows(
     """The timeline from the rows of a process alone: when each request was sent, started and ended.
 
     Args:
-        limit: the present one; it is drawn for the whole time.
+        limit: the present one, which is drawn for the whole time; None if it is not known.
     """
-    bars = []
+    bars, unknown = list[Bar](), 0
     for row in sorted(rows, key=attrgetter("sent")):
         ended = until if row.ended is None else row.ended
-        if ended >= since and row.sent <= until:
-            held = (row.started, max(ended, row.started)) if row.started is not None else None
-            wait = (row.sent, max(row.sent, ended if held is None else held[0]))
-            state = "running" if row.state == "STARTED" else str(state_of(row.state))
-            bars.append(Bar(label_of(row), state, row.weight or default_weight, wait, held))
-    return Timeline(process, since, until, bars, [(-math.inf, limit)])
+        if ended < since or row.sent > until:
+            continue
+        held = wait = None
+        # A returned request had no slot, and a redriven one may have ended without a start.
+        if row.state in ("STARTED", "SUCCEEDED", "FAILED", "REDRIVEN") and row.started is not None:
+            held = (row.started, max(ended, row.started))
+        if held or row.state not in ("STARTED", "SUCCEEDED", "FAILED"):
+            wait = (row.sent, max(row.sent, held[0] if held else ended))
+        unknown += wait is None
+        state = "running" if row.state == "STARTED" else str(state_of(row.state))
+        bars.append(Bar(label_of(row), state, row.weight or default_weight, wait, held))
+    notes = [f"When {count(unknown, 'request')} started is not recorded."] if unknown else []
+    return Timeline(process, since, until, bars, [(-math.inf, limit)], notes=notes, is_limit_present=True)
 
 
 def label_of(row: RequestRow) -> str:
@@ -144,7 +153,7 @@ def label_of(row: RequestRow) -> str:
 def notes_of(of: Timeline) -> list[str]:
     """What the picture leaves out, in sentences."""
     found = list(of.notes)
-    if common := _common(of.bars):
+    if common := _common([replace(each, label=plain(each.label)) for each in of.bars]):
         found.insert(0, f"… is the common beginning of the names: {common}")
     panels = (("executions", of.holders), ("waits", of.waiting))
     found += [f"{len(bars):,} {noun} are too many for bars of their own." for noun, bars in panels if _are_many(bars)]
@@ -162,8 +171,10 @@ def timeline_svg(of: Timeline, *, file: bool = False) -> str:
         file: a picture of its own, of WIDTH pixels, with its title and notes. Otherwise a part of a page, as wide as
             the page permits.
     """
+    bars = [replace(each, label=plain(each.label)) for each in of.bars]
+    of = replace(of, bars=bars, marks=[replace(each, text=plain(each.text)) for each in of.marks])
     axis = _Axis(of)
-    parts = [_title(of)] if file else []
+    parts = [(_text(_LEFT, 26, f"Slots of {of.process}", "name"), 36)] if file else []
     top = sum(height for _, height in parts)
     parts += [_marks(of, axis), _usage(of, axis), _held(of, axis), _waited(of, axis)]
     height = sum(height for _, height in parts)
@@ -285,10 +296,6 @@ def _text(x: float, y: float, text: str, css: str = "", more: str = "") -> str:
     return f'<text x="{x:.2f}%" y="{y:g}" class="{css}" {more}>{escaped(text)}</text>'
 
 
-def _title(of: Timeline) -> _Part:
-    return _text(_LEFT, 26, f"Slots of {of.process}", "name"), 36
-
-
 def _head(text: str, *items: tuple[str, str, str]) -> str:
     """A panel's heading with its legend: (kind, sign, text) of each item."""
     legend = "".join(
@@ -332,7 +339,7 @@ def _usage(of: Timeline, axis: _Axis) -> _Part:
     top = max(1, _peak(of), *(value for _, _, value in known))
     values = sorted({value for _, _, value in known})
     limit = "not known" if not values else " to ".join(f"{each:,}" for each in sorted({values[0], values[-1]}))
-    items = [("use", "■", f"at most {_peak(of):,}"), ("", "╍╍", f"limit {limit}")]
+    items = [("use", "■", f"at most {_peak(of):,}"), ("", "╍╍", f"limit {'now ' * of.is_limit_present}{limit}")]
     drawn = _head("Slots in use", *items, *([("warn", "▨", "pause")] if of.pauses else []))
     paths = axis.path("use", of.in_use, top, filled=True) + axis.path("limit", of.limits, top, filled=False)
     drawn += _panel(paths, 70)
