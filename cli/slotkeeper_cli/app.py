@@ -32,6 +32,7 @@ _COMMANDS: dict[str, str | typer.Typer] = {
     "doctor": "doctor:doctor",
     "web": "web:web",
     "process": "process:app",
+    "process repair": "repair_process:repair",
     "holder": "holder:app",
     "request": typer.Typer(help="Submit, list, show and cancel requests.", no_args_is_help=True),
     "request submit": "submit:submit",

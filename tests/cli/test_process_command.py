@@ -34,7 +34,7 @@ def test_set_limit_rings(operator: Operator) -> None:
 def test_set_limit_below_the_holders_counts_those_above(operator: Operator) -> None:
     operator.hold("a")
 
-    assert "1 holder above the limit" in operator.run("process", "set-limit", "sample", "0").stdout
+    assert "1 holder above the limit" in operator.run("process", "set-limit", "sample", "0", "--yes").stdout
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_set_limit_names_the_holders_and_waiting_requests_above_it(
     operator.wait("c", "weighted", weight=6, priority="high")
     operator.wait("d", "weighted")
 
-    ended = operator.run("process", "set-limit", "weighted", "4", "--json").json
+    ended = operator.run("process", "set-limit", "weighted", "4", "--json", "--yes").json
 
     assert (ended["in_use"], ended["holders_above_limit"]) == (6, {weighted: 5})
     assert [(one["request_id"], one["weight"]) for one in ended["blocked"]] == [("c", 6)]

@@ -11,7 +11,7 @@ from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Health, State
 from slotkeeper.retry.message import Message
 from tests.cli.account_contents import NOW, retry_work, send_dead_letter
-from tests.cli.operator_account import Operator
+from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.terminal import terminal
 
 REMOVE = ("process", "remove", "sample")
@@ -66,6 +66,10 @@ CONFIRMED = {
     "request cancel --process sample --all": "Cancel 1 queued request of sample (q),",
     "failed redrive c": "Queue 1 cancelled request (c) again, each as its next attempt?",
     "failed discard f": "Discard 1 rejected request (f) with their contents, so that they can never",
+    "process set-limit sample 0": "Set the limit of sample from 1 to 0? Nothing starts then: 1 request waits.",
+    "process set-rate sample 2/hour": "Set the rate of sample from any to 2/hour? 1 request waits, and",
+    "process pause sample": "Pause sample? Nothing starts then until slotkeeper process resume: 1 request waits; 1",
+    "process pause --all": "Pause sample? Nothing starts",
     "request cancel h --stop": "Stop",
     "holder release h --force": "Release the slot",
     "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",
@@ -78,8 +82,9 @@ CONFIRMED = {
 }
 UNCONFIRMED = (
     "process add new --limit 1 --target sample-job",
-    "process pause sample",
+    "process resume sample",
     "process set-limit sample 2",
+    "process set-rate sample none",
     "request submit --process sample",
     "retry limit 2",
 )
@@ -95,6 +100,25 @@ def test_without_a_terminal_a_question_is_refused(furnished: Operator, command: 
     assert question in ended.stderr
     assert "give --yes to confirm" in ended.stderr
     assert (furnished.contents(), furnished.audited()) == (before, [])
+
+
+def test_a_change_that_stops_nothing_asks_nothing(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 6)
+    name = operator.wait("q", weight=5)
+    heavier = "Set the limit of sample from 6 to 4? 1 queued request is heavier than that: blocked until it is raised."
+    assert heavier in operator.asks("process", "set-limit", "sample", "4")
+    assert operator.run("process", "set-limit", "sample", "5").exit_code == 0
+    assert operator.run("process", "set-limit", "sample", "4", "--yes").exit_code == 0
+    assert operator.run("process", "set-limit", "sample", "3").exit_code == 0  # it is blocked already
+    operator.leave(name, "CANCELLED", "Cancelled", "so it is")
+    for command in ("set-rate sample 2/hour", "pause sample", "set-rate sample 1/hour", "resume sample"):
+        assert operator.run("process", *shlex.split(command)).exit_code == 0, command
+
+
+def test_a_question_names_a_queue_that_it_could_not_read(operator: Operator) -> None:
+    with StubbedCalls("dynamodb", {"Query": lambda _: {"Error": {"Code": "AccessDeniedException", "Message": "no"}}}):
+        asked = operator.asks("process", "pause", "sample")
+    assert "how many requests wait is not known (Query failed with AccessDeniedException: no" in asked
 
 
 @pytest.mark.parametrize("command", [*(f"{command} --yes" for command in CONFIRMED), *UNCONFIRMED])

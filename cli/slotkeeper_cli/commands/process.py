@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,33 +18,31 @@ from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MalformedProcess, Process
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.rate import Rate
+from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import ProcessName, process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.output import table
-from slotkeeper_cli.process_queue import label, read_queue
+from slotkeeper_cli.process_queue import ProcessQueue, label
 from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.target_checks import (
     check_account_and_region,
     most_holders,
     target_in,
     target_problems,
     target_text,
-    usual_seconds,
 )
 from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
-# Blocked requests that a change of the limit names.
-MAX_BLOCKED = 10
-# Requests of a removed process that a printed command names.
+MAX_BLOCKED = 10  # blocked requests that a change of the limit names
 
 _LIMIT: dict[str, Any] = {
     "min": 0,
@@ -104,14 +102,12 @@ Names = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
-app.command("repair", cls=StackCommand)(repair)
-
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
     """List processes with limit, slots in use, holders, target."""
     context = current_context()
-    processes, malformed = SlotControl(context.stack).read_all()
+    processes, malformed = Account(context.stack).processes()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
     listed = [
         {key: getattr(one, key) for key in keys} | {"rate": one.rate and str(one.rate), "holders": len(one.holders)}
@@ -139,25 +135,55 @@ def list_processes() -> None:
     context.out.result(data, render)
 
 
+class _Waiting:
+    """The queued requests of some processes, of which a question states the number. True if any may wait."""
+
+    def __init__(self, account: Account, processes: Sequence[Process]) -> None:
+        pages = {} if len(processes) == 1 else {"max_pages": 1}
+        self.listed, self.unread = list[Listed[QueuedRow]](), ""
+        try:
+            self.listed = in_parallel(lambda one: account.queue(one, **pages), processes)
+        except ClientError as error:
+            self.unread = failure_text(error)
+        self.number = sum(len(each.rows) for each in self.listed)
+        self.is_cut = any(each.is_cut for each in self.listed)
+
+    def __bool__(self) -> bool:
+        return bool(self.number or self.unread)
+
+    def __str__(self) -> str:
+        """Their number as a clause: `30 requests wait`."""
+        if self.unread:
+            return f"how many requests wait is not known ({self.unread})"
+        return f"{'more than ' * self.is_cut}{count(self.number, 'request waits', 'requests wait')}"
+
+
 @app.command("set-limit", cls=StackCommand)
 def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
     """Set how many requests of a process run at the same time.
 
     The limit applies from the next request on. If its requests have weights, the limit is the most that their sum may
-    be.
+    be. It asks before it stops all requests, or blocks those whose weight is above the limit.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    before = control.process(process)
+    account = Account(context.stack)
+    before = account.control.process(process)
+    after, now, waiting = replace(before, slot_limit=limit), time.time(), _Waiting(account, [before])
+    queued = [one for listed in waiting.listed for one in ProcessQueue(after, listed, now).requests]
+    blocked = [one.as_dict(now) for one in queued if one.weight > limit > 0]
+    change = f"limit of {process} from {before.slot_limit:,} to {limit:,}"
+    if limit == 0 < before.slot_limit:
+        context.confirm(f"Set the {change}? Nothing starts then: {waiting}. Running requests continue.")
+    elif any(one["weight"] <= before.slot_limit for one in blocked):
+        heavier = count(len(blocked), "queued request is", "queued requests are")
+        context.confirm(f"Set the {change}? {heavier} heavier than that: blocked until it is raised.")
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
-    control.operations.set_limit(process, limit)
-    after = replace(before, slot_limit=limit)
-    _warn_of_limit(context, after, control)
+    account.control.operations.set_limit(process, limit)
+    _warn_of_limit(context, account, after)
     heavy = {name: holder.weight for name, holder in after.holders.items() if limit < holder.weight != 1}
-    blocked = _blocked(control, after)
     lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *_above_the_limit(after)]
     if heavy:
-        ids = control.row_search.request_ids([(process, name) for name in heavy])
+        ids = account.request_ids([(process, name) for name in heavy])
         named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
         lines.append(f"Above the limit alone: {', '.join(named)}.")
     lines += [f"Blocked: {label(one)}; it waits until the limit is raised." for one in blocked[:MAX_BLOCKED]]
@@ -166,13 +192,6 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
     data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
     context.out.result(data, lines)
-
-
-def _blocked(control: SlotControl, process: Process) -> list[dict[str, Any]]:
-    """The queued requests that a process with this limit cannot start, as JSON shows them; none if it has no slots."""
-    now = time.time()
-    queued = read_queue(control.rows, process, now).requests if process.slot_limit else []
-    return [one.as_dict(now) for one in queued if one.weight > process.slot_limit]
 
 
 def _above_the_limit(process: Process) -> list[str]:
@@ -187,38 +206,28 @@ def _above_the_limit(process: Process) -> list[str]:
     ]
 
 
-def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
-    processes, malformed = control.read_all()
-    for problem in _limit_problems(context.stack, process, processes):
-        context.out.note(f"Warning: {problem}.")
-    for text in repair_texts(malformed):
-        context.out.note(f"Warning: its slots for {process.target} are not counted: {text}")
-
-
-def _limit_problems(stack: StackConnection, process: Process, processes: Iterable[Process]) -> list[str]:
-    """Why fewer requests may run than the limit allows, and what to do; empty if there is no reason.
-
-    Args:
-        processes: all processes, whose runs of the same Glue job are counted.
-    """
-    of_job = (one for one in processes if one.target == process.target)
-    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
-    problems = target_in(stack, process.target).limit_problems(runs)
-    holders = most_holders(process.slot_limit, process.default_weight)
+def _warn_of_limit(context: CommandContext, account: Account, process: Process) -> None:
+    """Print why fewer requests may run than the limit allows, and what to do."""
+    processes, malformed = account.processes()
+    others = [one for one in processes if one.target == process.target and one.name != process.name]
+    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in [process, *others])
+    problems = target_in(context.stack, process.target).limit_problems(runs)
+    run_seconds = None
     try:
-        run_seconds = usual_seconds(stack, process.target)
+        run_seconds = account.usual_seconds(process.target)
     except ClientError as error:
         code = error.response["Error"].get("Code", "")
         problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
-        run_seconds = None
-    problems += size_problems(process, holders, run_seconds)
-    if process.slot_limit < process.default_weight != 1:
+    problems += size_problems(process, most_holders(process.slot_limit, process.default_weight), run_seconds)
+    if 0 < process.slot_limit < process.default_weight != 1:
         weight = process.default_weight
         problems.append(
             f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
             f"raise the limit with {next_step('process set-limit', process.name, weight)}"
         )
-    return problems
+    problems += [f"its slots for {process.target} are not counted: {text}" for text in repair_texts(malformed)]
+    for problem in problems:
+        context.out.note(f"Warning: {problem.removesuffix('.')}.")
 
 
 @app.command("set-rate", cls=StackCommand)
@@ -231,15 +240,23 @@ def set_rate(
 ) -> None:
     """Set how many requests and leases may start in a time.
 
-    It applies from the next start on, and counts from then on. With none, only the limit counts.
+    It applies from the next start on, and counts from then on. With none, only the limit counts. It asks before it
+    delays requests that wait.
     """
     context = current_context()
     after = None if rate == "none" else _rate_of(rate, burst, "Nothing was changed.")
-    control = SlotControl(context.stack)
-    before = control.process(process)
+    account = Account(context.stack)
+    before = account.control.process(process)
+    waiting = _Waiting(account, [before])
+    if after and waiting and (before.rate is None or after.interval > before.rate.interval):
+        last = duration(max(0, waiting.number - after.burst) * after.interval / 1000)
+        context.confirm(
+            f"Set the rate of {process} from {before.rate or 'any'} to {after}? {waiting}, and the last of them starts "
+            f"in {last} at the earliest."
+        )
     shown = {"before": before.rate and str(before.rate), "after": None if after is None else rate}
     audit("process set-rate", process=process, **shown, burst=burst)
-    control.operations.set_rate(process, after)
+    account.control.operations.set_rate(process, after)
     data = {"process": process, **shown, "burst": burst}
     context.out.result(data, f"{process}: {before.rate or 'any rate'} -> {after or 'any rate'}.")
 
@@ -255,15 +272,21 @@ def _rate_of(text: str, burst: int, effect: str) -> Rate:
 def pause(process: Names = None, every: Every = False) -> None:
     """Stop admitting requests of processes.
 
-    Running requests continue.
+    Running requests continue. It asks if requests wait.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    chosen, malformed = _chosen(control, process, every)
+    account = Account(context.stack)
+    chosen, malformed = _chosen(account, process, every)
+    running = {one.name: len(one.holders) for one in chosen}
+    if waiting := _Waiting(account, [one for one in chosen if not one.paused]):
+        named = chosen[0].name if len(chosen) == 1 else count(len(chosen), "process", "processes")
+        context.confirm(
+            f"Pause {named}? Nothing starts then until slotkeeper process resume: {waiting}; "
+            f"{count(sum(running.values()), 'holder continues', 'holders continue')}."
+        )
     for one in chosen:
         audit("process pause", process=one.name)
-        control.operations.pause(one.name)
-    running = {one.name: len(one.holders) for one in chosen}
+        account.control.operations.pause(one.name)
     lines = [f"{name}: paused; {count(n, 'holder continues', 'holders continue')}." for name, n in running.items()]
     context.out.result({"paused": list(running), "running": running}, lines)
     _fail_for(malformed, "paused")
@@ -280,8 +303,9 @@ def resume(
     Refused while executions run without a slot, as after a restore: run slotkeeper stack reconcile first.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    chosen, malformed = _chosen(control, process, every)
+    account = Account(context.stack)
+    control = account.control
+    chosen, malformed = _chosen(account, process, every)
     if not force and (slotless := find_slotless_executions(context.stack, control, chosen)):
         names = ", ".join(sorted({one.process for one in slotless}))
         raise CommandRefused(
@@ -319,7 +343,8 @@ def add(
     Its requests can be submitted immediately, without a deployment.
     """
     context = current_context()
-    control = SlotControl(context.stack)
+    account = Account(context.stack)
+    control = account.control
     own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
     paced = None if rate is None else _rate_of(rate, burst, "Nothing was added.")
     if rate is None and burst != 1:
@@ -335,7 +360,7 @@ def add(
         raise CommandRefused(f"{error}. Nothing was added.") from error
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
-    # Before the audit line: a later reader would take its settings for those of the process (repair_process.py).
+    # Before the audit line: process repair shows its settings as those of the process.
     if control.processes.read_item(process):
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
@@ -345,7 +370,7 @@ def add(
         raise _exists(control, process)
     # Requests that were sent before are queued, if they have not been rejected yet.
     control.doorbell.ring(Bell(process))
-    _warn_of_limit(context, control.process(process), control)
+    _warn_of_limit(context, account, control.process(process))
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     data |= {"rate": paced and str(paced)}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
@@ -387,23 +412,24 @@ def remove(
     `slotkeeper failed redrive` queues a rejected request again, after a process of this name has been added.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    before = control.process(process)
-    queued = control.rows.queue(process)
-    number = f"{'more than ' * queued.is_cut}{len(queued.rows):,}"
+    account = Account(context.stack)
+    control, before = account.control, account.control.process(process)
+    waiting = _Waiting(account, [before])
+    number = f"{'more than ' * waiting.is_cut}{waiting.number:,}"
     context.confirm(
         f"Remove process {process}? It is paused first, and removed when its {count(len(before.holders), 'holder')} "
         f"({count(before.slots_in_use, 'slot')}) ended, for which the command waits {duration(timeout * 60)} at most. "
-        f"Queued requests: {number}, which are rejected as UnknownProcess."
+        f"Queued requests: {waiting.unread or number}, which are rejected as UnknownProcess."
     )
     audit("process remove", process=process, holders=sorted(before.holders))
     control.operations.pause(process)
     _drain(context, control, process, timeout * 60)
     if not control.operations.remove(process):
         raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
-    data = {"removed": process, "queued": len(queued.rows), "is_cut": queued.is_cut}
+    queued = None if waiting.unread else waiting.number
+    data = {"removed": process, "queued": queued, "is_cut": waiting.is_cut}
     lines = [f"{process} is removed."]
-    if queued.rows:
+    if waiting:
         target = {"target": before.target} if before.target != NO_TARGET else {}
         lines[0] += " Its queued requests are rejected as UnknownProcess. To run them:"
         lines.append(f"  {next_step('process add', process, limit=before.slot_limit, **target)}")
@@ -428,13 +454,13 @@ def _drain(context: CommandContext, control: SlotControl, process: str, seconds:
             time.sleep(min(2.0, max(0.1, until - time.monotonic())))
 
 
-def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> tuple[list[Process], list[MalformedProcess]]:
+def _chosen(account: Account, names: list[str] | None, every: bool) -> tuple[list[Process], list[MalformedProcess]]:
     """The processes to change, and with --all those that are malformed."""
     if bool(names) == every:
         raise typer.BadParameter("name one or more processes, or give --all")
     if names:
-        return [control.process(name) for name in names], []
-    processes, malformed = control.read_all()
+        return [account.process(name) for name in names], []
+    processes, malformed = account.processes()
     if not processes and not malformed:
         raise NotFound("there are no processes. Add one with: slotkeeper process add")
     return processes, malformed
