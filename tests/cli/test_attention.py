@@ -17,6 +17,7 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import attention
+from slotkeeper_cli.doctor import readings
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.account_contents import add_malformed, edit, fail, give_up, send_dead_letter, succeed
 from tests.cli.operator_account import NOW, Operator, StubbedCalls, stack_of
@@ -136,7 +137,7 @@ def _always_fails(operator: Operator) -> None:
         fail(operator, f"r{number}", "month must be in 1..12")
 
 
-def _fails_at_last(operator: Operator) -> None:
+def _fails_again(operator: Operator) -> None:
     succeed(operator, "good")
     edit_ends(operator, "good", NOW)
     for number in range(4):
@@ -192,9 +193,11 @@ def _breaker(since: float, forced: bool = False) -> Callable[[Operator], None]:
     return state
 
 
-def _letters(operator: Operator) -> None:
+def _refused(operator: Operator) -> None:
     for number in range(50):
         send_dead_letter(operator, "not JSON", f"m-{number}", number)
+    url = operator.outputs["RequestDeadLetterQueueUrl"]
+    operator.sqs.receive_message(QueueUrl=url, VisibilityTimeout=600)  # another command reads one
 
 
 def _unpublished(operator: Operator) -> None:
@@ -285,7 +288,7 @@ TROUBLES = {
         since=None,
     ),
     "50 malformed messages": Trouble(
-        _letters,
+        _refused,
         "warn",
         "RequestDeadLetterQueue has 50 messages",
         "They are no requests",
@@ -325,7 +328,7 @@ TROUBLES = {
         since="2026-09-21T14:13:50Z",
     ),
     "the last requests of a process failed": Trouble(
-        _fails_at_last,
+        _fails_again,
         "bad",
         "process sample failed its last 4 requests",
         "A redrive fails alike until the cause is fixed.",
@@ -363,7 +366,7 @@ TROUBLES = {
         "slotkeeper process set-limit sample 4",
     ),
     "a request could start, and does not": Trouble(
-        lambda operator: operator.wait("a") and None,
+        lambda operator: operator.wait("b") and operator.wait("a", priority="high") and None,
         "warn",
         "process sample: a has been queued for 59 s: it can start, and a dispatch is about to start it",
         "The janitor dispatches it within two minutes.",
@@ -436,9 +439,12 @@ def test_a_trouble_is_found_with_its_reason_and_command(
 
 
 def test_a_healthy_stack_needs_no_attention(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.processes.set_limit("sample", 2)
+    operator.release(operator.hold("its execution rings"))
     operator.hold("a")
-    operator.wait("b")
-    set_clock(monkeypatch, NOW + 60)
+    operator.hold("b")
+    operator.wait("c")
+    set_clock(monkeypatch, NOW + HOUR)
     assert items() == []
 
 
@@ -449,17 +455,26 @@ def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, mon
     queued = operator.wait("b", "other")
     set_clock(monkeypatch, NOW + 60)
     account = Account(StackConnection("slotkeeper"))
-    account.processes()
+    assert readings.queues(account, NOW + 60).of["other"].rows
     operator.release(name)
     operator.stop(name)
     operator.start(queued, "other")
     assert [each["what"] for each in attention(account)["items"]] == []
 
 
+def test_a_queue_is_in_order_whatever_order_a_scan_has(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.wait("b")
+    operator.wait("a", priority="high")
+    real = readings._scan
+    monkeypatch.setattr(readings, "_scan", lambda *asked: reversed([*real(*asked)]))
+    queues = readings.queues(Account(StackConnection("slotkeeper")), NOW)
+    assert [row.request_id for row in queues.of["sample"].rows] == ["a", "b"]
+
+
 def test_the_worst_comes_first_and_an_alarm_names_its_first_step(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _letters(operator)
+    _refused(operator)
     _stopped("limit")(operator)
     set_clock(monkeypatch, NOW + 60)
     described = "It failed. First step: `slotkeeper failed list --stack s`. Runbook: https://x#jobalarm"
@@ -484,7 +499,7 @@ def test_the_worst_comes_first_and_an_alarm_names_its_first_step(
 def test_what_could_not_be_read_is_named_once_for_each_reason(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _letters(operator)
+    _refused(operator)
     set_clock(monkeypatch, NOW + 60)
     denied = {"Error": {"Code": "AccessDenied", "Message": "no"}}
     with StubbedCalls("dynamodb", {"Scan": lambda _: denied}):

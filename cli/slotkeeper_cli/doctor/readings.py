@@ -97,6 +97,7 @@ def queues(account: Account, now: float) -> Queues:
         found: dict[str, list[QueuedRow]] = {name: [] for name in known}
         for name, row in listed.rows:
             found.setdefault(name, []).append(row)
+        # No order of a Scan is documented.
         of = {
             name: ProcessWithQueue(name, known.get(name), sorted(rows, key=lambda row: row.queued.place), now)
             for name, rows in sorted(found.items())
