@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -18,12 +20,14 @@ from slotkeeper.slots.targets import (
     kind_of,
     matches,
 )
-from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, MARKER, Children, Work
+from slotkeeper.slots.work import MAX_PAGES, Children, GlueRuns, NoSuchJob, Work
 from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 ShownWork = dict[str, str]  # work as JSON shows it: its id and state; of a child execution also its link
 NEWEST = 100  # runs of a target that are read: one page
+MAX_DESCRIBED = 100  # children of one target
+_NOT_READ: ShownWork = {"id": "(not read)", "state": "UNKNOWN"}  # of more work than one answer reads
 
 
 def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
@@ -184,37 +188,23 @@ class GlueJobTarget:
         return [float(run["ExecutionTime"]) for run in succeeded if "ExecutionTime" in run]
 
     def work(self, execution: str, since: float) -> ShownWork | None:
-        """The newest run of an execution; None if it has none."""
-        return self._newest_runs(since).get(execution)
+        """The newest run of an execution; None if it has none. `since`: when its slot was reserved."""
+        return self.works({execution: since}).get(execution)
 
-    def works(self, since: Mapping[str, int]) -> dict[str, ShownWork]:
-        """The newest run of each execution, by execution; also those of other ones. `since`: of each holder."""
-        return self._newest_runs(min(since.values()))
+    def works(self, since: Mapping[str, float]) -> dict[str, ShownWork]:
+        """The newest run of each execution that has one, of at most MAX_PAGES pages. `since`: of each holder."""
+        search = GlueRuns(self.stack.client("glue")).search_runs(self.name, time.time(), since)
+        with suppress(NoSuchJob):
+            for _ in range(MAX_PAGES):
+                search.read_page()
+                if search.covers(min(since.values())) or since.keys() <= search.newest.keys():
+                    break
+        found = {name: {"id": work.id, "state": work.status} for name, work in search.newest.items()}
+        return {name: _NOT_READ for name, at in since.items() if not search.covers(at)} | found
 
     def output(self, _: str) -> dict[str, str]:
         """A run has no output."""
         return {}
-
-    def _newest_runs(self, since: float) -> dict[str, ShownWork]:
-        """The newest run of each execution, among the runs that started after a moment.
-
-        Args:
-            since: seconds since the epoch. Runs of the minute before are included, since the clocks of two services
-                differ.
-        """
-        runs: dict[str, ShownWork] = {}
-        glue = self.stack.client("glue")
-        try:
-            for page in glue.get_paginator("get_job_runs").paginate(JobName=self.name):
-                for run in page["JobRuns"]:
-                    execution = run.get("Arguments", {}).get(MARKER, "")
-                    runs.setdefault(execution, {"id": run["Id"], "state": run["JobRunState"]})
-                started = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
-                if started and max(started) < since - CLOCK_DIFFERENCE_SECONDS:
-                    break
-        except glue.exceptions.EntityNotFoundException:
-            pass  # the job was deleted, and its runs with it
-        return runs
 
 
 @dataclass(frozen=True)
@@ -252,20 +242,25 @@ class StateMachineTarget:
         child = self._describe(execution)
         return self._shown(execution, child.status) if child else None
 
-    def works(self, since: Mapping[str, int]) -> dict[str, ShownWork]:
-        """The child of each execution. One list contains those that run; the others are described one by one."""
-        stepfunctions, names = self.stack.client("stepfunctions"), sorted(since)
+    def works(self, since: Mapping[str, float]) -> dict[str, ShownWork]:
+        """The child of each execution that has one.
+
+        One list, of at most MAX_PAGES pages, contains those that run; of the others, MAX_DESCRIBED are described.
+        """
+        stepfunctions = self.stack.client("stepfunctions")
+        bound = {"PageSize": 1000, "MaxItems": 1000 * MAX_PAGES}
+        pages = stepfunctions.get_paginator("list_executions").paginate(
+            stateMachineArn=self.arn, statusFilter="RUNNING", PaginationConfig=bound
+        )
         try:
-            pages = stepfunctions.get_paginator("list_executions").paginate(
-                stateMachineArn=self.arn, statusFilter="RUNNING"
-            )
             running = {listed["name"] for page in pages for listed in page["executions"]}
         except stepfunctions.exceptions.StateMachineDoesNotExist:
             running = set()
-        rest = [name for name in names if name not in running]
-        described = in_parallel(lambda name: self.work(name, 0), rest)
-        found = {name: self._shown(name, "RUNNING") for name in names if name in running}
-        return found | {name: work for name, work in zip(rest, described, strict=True) if work is not None}
+        rest = sorted(since.keys() - running)
+        described = in_parallel(lambda name: self.work(name, 0), rest[:MAX_DESCRIBED])
+        found = {name: self._shown(name, "RUNNING") for name in since.keys() & running}
+        found |= {name: work for name, work in zip(rest, described, strict=False) if work is not None}
+        return found | dict.fromkeys(rest[MAX_DESCRIBED:], _NOT_READ)
 
     def output(self, execution: str) -> dict[str, str]:
         """The output of an execution's child, without tokens."""
