@@ -77,7 +77,7 @@ def _failures(history: WorkHistory, name: str) -> list[dict[str, Any]]:
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.ended or 0.0 for each in some)
-        names = ", ".join(first_of([each.request_id for each in some], MAX_NAMES))
+        names = first_of([each.request_id for each in some], MAX_NAMES)
         row = {"code": code, "reason": reason, "requests": names, "failures": len(some)}
         made.append(row | {"first": times[0], "last": times[-1]})
     return made

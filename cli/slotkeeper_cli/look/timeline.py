@@ -439,7 +439,7 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
             shown = next((text for text in (label + slots, label) if len(text) <= fitting), "…" + label[1 - fitting :])
             drawn += (
                 f'<svg x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{pitch}">'
-                f'<text x="5" y="12" class="wide">{escaped(shown)}</text></svg>'
+                f'<text x="5" y="{pitch / 2 + 2.5}" class="wide">{escaped(shown)}</text></svg>'
             )
         if sign and not is_thin:
             place = f'text-anchor="{"end" if pixels > 14 else "start"}" dx="{-4 if pixels > 14 else 2}"'
