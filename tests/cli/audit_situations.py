@@ -39,7 +39,7 @@ def ran(
     _record(operator, arn, start, end, status)
     state: State = "STARTED" if end is None else "SUCCEEDED" if status == "SUCCEEDED" else "FAILED"
     given: dict[str, Any] = {"state": state, "sent": start - 0.2, "started": start + 0.01, "ended": end} | own
-    add_row(operator, request_id, granted=granted_as(10**9 + round(1000 * start), 0), **given)
+    add_row(operator, request_id, **{"granted": granted_as(10**9 + round(1000 * start), 0), **given})
     if own["run"]:
         run = {
             "Id": f"jr_{len(operator.glue_runs)}",
@@ -155,10 +155,11 @@ def _stranded(operator: Operator) -> Names:
 
 
 def _overtaken(operator: Operator) -> Names:
-    """A request was granted a slot before one that was sent minutes earlier. Three slots were in use until then."""
-    ran(operator, "z", 0.5, 1000)
-    ran(operator, "b", 1000.5, 1010, sent=100)
-    ran(operator, "a", 1010.5, 1020, sent=50)
+    """A request was granted a slot before one that was sent minutes earlier. The slot was in use until then."""
+    ran(operator, "z", 0.5, 1000, granted=granted_as(7, 0))
+    ran(operator, "b", 1000.5, 1010, sent=100, granted=granted_as(8, 0))
+    ran(operator, "a", 1010.5, 1020, sent=50, granted=granted_as(9, 0))
+    add_row(operator, "c", sent=200, state="CANCELLED", ended=201)
     return {}
 
 

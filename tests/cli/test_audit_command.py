@@ -217,7 +217,7 @@ def test_a_hundred_thousand_requests_need_655_calls_for_them(operator: Operator)
     assert {each for name, each in answer["results"].items() if name != "freed"} == {"holds"}
     limit = answer["checks"][0]
     assert limit["numbers"]["processes"]["sample"]["Glue run"]["weight"] == 1
-    assert answer["figures"]["sample"]["utilization"] == pytest.approx(0.77, abs=0.01)
+    assert answer["figures"]["sample"]["utilization"] == pytest.approx(0.86, abs=0.01)
 
 
 @pytest.mark.usefixtures("_later")
@@ -307,5 +307,4 @@ def test_the_figures_of_a_history() -> None:
     made = figures(clean())["sample"]
     assert made["executions"] == {"SUCCEEDED": 2, "FAILED": 1, "ABORTED": 1, "RUNNING": 1}
     assert made["wait"] == {"count": 5, "p50": 5.9, "p90": 18.2, "p99": 18.2, "max": 18.2}
-    assert made["hand_off"]["count"] == 0, "only the writes of a run show when a slot was free"
     assert made["priorities"]["normal"]["executions"] == 5

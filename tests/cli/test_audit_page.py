@@ -13,7 +13,7 @@ from slotkeeper_cli.look.timeline import MAX_BARS
 from slotkeeper_cli.unread import UnreadSource
 from tests.cli.operator_account import Operator
 from tests.cli.pages import Page, read_page
-from tests.cli.work_histories import START, attempt, changed, clean, history, name, row, whole
+from tests.cli.work_histories import START, attempt, changed, clean, history, name, row
 
 HOSTILE = '<img "x">&'
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
@@ -51,14 +51,10 @@ def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_
     assert "limit 1 to 2\nassumed-role/ops/anna" in text
     assert "States.TaskFailed\nnot a number\nb\n1\n" in text
     assert "TooLarge\nit is too large\nlarge\n1\n" in text
-    assert "no slot free for 11.9 s, paused for 2.0 s, 3 others waiting when it was sent" in text
+    assert "no slot free for 12.3 s, paused for 2.0 s, 3 others waiting when it was sent" in text
     tags = Counter(tag for tag, _ in page.elements)
     assert tags["desc"] == tags["h1"] == 1
     assert {each.get("scope") for tag, each in page.elements if tag == "th"} == {"col", "row"}
-
-
-def test_a_run_whose_writes_are_known_has_its_limits() -> None:
-    assert [each.text for each in history_timeline(whole(), "sample").marks] == ["limit 2 to 3"]
 
 
 def test_a_wait_states_what_kept_the_request_waiting_if_it_is_recorded() -> None:
@@ -66,7 +62,7 @@ def test_a_wait_states_what_kept_the_request_waiting_if_it_is_recorded() -> None
     first, *others = made.attempts[:4]
     timeline = history_timeline(replace(made, attempts=[replace(first, row=None), *others]), "sample")
     shown = {each.label: each for each in timeline.bars}
-    assert shown["d"].why == "no slot free for 9.9 s, paused for 2.0 s, 1 other waiting when it was sent"
+    assert shown["d"].why == "no slot free for 10.3 s, paused for 2.0 s, 1 other waiting when it was sent"
     assert "For how long 1 execution waited is not recorded." not in timeline.notes
     unknown = history_timeline(history([replace(first, row=None), *others]), "sample")
     assert {each.label: each.wait for each in unknown.bars}[name("a")] is None

@@ -19,10 +19,6 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     Attempt,
     AuditBounds,
-    ItemVersion,
-    RefusedMessage,
-    Sending,
-    WholeRun,
     WorkHistory,
     WorkInterval,
 )
@@ -66,7 +62,7 @@ def attempt(
         "sent": started - 0.4,
         "started": START + started + 0.02,
         "ended": None if stopped is None else stopped - 0.1,
-        "granted": granted_as(10**6 + round(1000 * started), 0),
+        "granted": "recorded",
         **fields,
     }
     sent = float(str(own.pop("sent")))
@@ -81,17 +77,35 @@ def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 
 
 
 def history(attempts: Sequence[Attempt], *others: RequestRow, **fields: object) -> WorkHistory:
-    """An hour of the process `sample`, with the rows of its executions and others."""
+    """An hour of the process `sample`, with the rows of its executions and others.
+
+    `grants` of the process has changed with each recorded grant and put back, in the order of their times, and not
+    otherwise. A row's `put_back` is given in seconds after START.
+    """
+    rows = [*(each.row for each in attempts if each.row), *others]
+    times = {each.execution: each.started or 0.0 for each in rows if each.granted}
+    changes = sorted({*times.values(), *(START + each.put_back for each in rows if each.put_back)})
+    numbers = {at: round(1000 * START) + number for number, at in enumerate(changes)}
+    numbered = {
+        each.execution: replace(
+            each,
+            granted=granted_as(numbers[times[each.execution]], at) if each.granted else "",
+            put_back=numbers[START + each.put_back] if each.put_back else None,
+        )
+        for at, each in enumerate(rows)
+    }
     made = WorkHistory(
         START - 60,
         START + 3600,
         START + 3600,
         {"sample": process()},
-        attempts,
+        [replace(each, row=numbered[each.row.execution] if each.row else None) for each in attempts],
         [work(each) for each in attempts],
-        [*(each.row for each in attempts if each.row), *others],
+        [*numbered.values()],
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    made = replace(made, **fields)  # type: ignore[arg-type]
+    last = max(numbers.values(), default=0)
+    return replace(made, processes={name: replace(each, grants=last) for name, each in made.processes.items()})
 
 
 def changed(of: WorkHistory, request_id: str, **fields: object) -> WorkHistory:
@@ -101,8 +115,9 @@ def changed(of: WorkHistory, request_id: str, **fields: object) -> WorkHistory:
         for each in of.rows
     ]
     by_execution = {each.execution: each for each in rows}
-    attempts = [replace(each, row=by_execution.get(each.execution)) for each in of.attempts]
-    return replace(of, rows=rows, attempts=attempts)
+    return replace(
+        of, rows=rows, attempts=[replace(each, row=by_execution.get(each.execution)) for each in of.attempts]
+    )
 
 
 def clean() -> WorkHistory:
@@ -117,51 +132,6 @@ def clean() -> WorkHistory:
             attempt("e", 3590, None, sent=3589.5),
         ]
     )
-
-
-BOUNDS = AuditBounds(intake=1.0, free_slot=5.0, disturbed=60.0, grace=2.0)
-
-
-def whole() -> WorkHistory:
-    """A run of which all is known: the requests of `clean` that have ended, a malformed message, and a heavy request.
-
-    The heavy request is above the limit, until it is raised from 2 to 3 at 130.
-    """
-    attempts = [*clean().attempts[:4], attempt("h", 130.2, 9, sent=90, priority="high", weight=3)]
-    outcomes = ["SUCCEEDED", "FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
-    sent = [
-        Sending(each.execution, each.row.sent if each.row else 0.0, outcome)
-        for each, outcome in zip(attempts, outcomes, strict=True)
-    ]
-    run = WholeRun(
-        [*sent, Sending(name("bad"), START + 1, "InvalidRequest", "m-bad")],
-        [RefusedMessage("m-bad", "InvalidRequest", "not JSON")],
-        versions={"sample": versions_of(attempts)},
-        janitor_runs=[],
-    )
-    return history(attempts, processes={"sample": process(3)}, run=run, bounds=BOUNDS)
-
-
-def versions_of(attempts: Sequence[Attempt], raised: float = 130.0) -> list[ItemVersion]:
-    """What these executions write: reserved before the start, confirmed after it, freed before the end, by 0.1 s."""
-    changes: list[tuple[float, str, int, bool]] = [(START + raised, "", 1, False)]
-    for each in attempts:
-        weight = (each.row.weight if each.row else None) or 1
-        changes.append((each.started - 0.1, each.execution, weight, False))
-        changes.append((each.started + 0.1, each.execution, weight, True))
-        changes.append(((each.stopped or 0.0) - 0.1, each.execution, 0, False))
-    limit, holders, confirmed = LIMIT, dict[str, int](), set[str]()
-    made = [ItemVersion(START - 60, LIMIT, {})]
-    for at, execution, weight, is_confirmed in sorted(changes):
-        if not execution:
-            limit += weight
-        elif weight:
-            holders[execution] = weight
-            confirmed |= {execution} if is_confirmed else set()
-        else:
-            del holders[execution]
-        made.append(ItemVersion(at, limit, dict(holders), frozenset(confirmed)))
-    return made
 
 
 # -------------------------------------------------------------------------------------------------- correct simulations

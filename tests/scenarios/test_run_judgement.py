@@ -13,15 +13,17 @@ from dev.judge.grant_order import Row, wrong_order
 from dev.judge.slot_item import Holder, Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.janitor_clock import JanitorRun
+from dev.scenarios.runner.whole_run import Disturbance, Sending
 from dev.scenarios.slots.machine_run import Called, caller_has_all
 from dev.scenarios.slots.slot_requests import Request, SentRequest
 from dev.scenarios.slots.slot_stack import replay_agrees, results_are_those
 from dev.scenarios.soak.soak_receivers import Answered, Received, all_was_published
 from dev.scenarios.soak.soak_report import FaultMark, whole_run
-from slotkeeper_cli.audit.history_checks import Result
-from slotkeeper_cli.audit.work_history import Disturbance, LimitSteps, OperatorAct, Sending
+from slotkeeper_cli.audit.check_result import Result
+from slotkeeper_cli.audit.work_history import LimitSteps, OperatorAct
 from slotkeeper_cli.what_if import PastRequest, Recording
-from tests.cli.work_histories import START, attempt, clean, history, name, whole
+from tests.cli.work_histories import START, attempt, clean, history, name
+from tests.scenarios.test_whole_run import whole
 
 HELD = Holder("RESERVED", weight=2)
 EVERY_WRITE = "every version of the items is right, and each write is allowed"
@@ -29,17 +31,19 @@ EVERY_WRITE = "every version of the items is right, and each write is allowed"
 
 def test_a_write_that_no_condition_allows_fails_the_run() -> None:
     items = [Item("sample", 1, 0, {}), Item("sample", 1, 2, {"sample-1": HELD})]
-    wrong = {each.claim: each for each in audit.checks_of(whole(), items)}[EVERY_WRITE]
+    wrong = {each.claim: each for each in audit.checks_of(whole().history, whole().run, items)}[EVERY_WRITE]
     assert wrong.result is Result.FAILS
     assert "S1: sample: ['sample-1'] of weight 2 take slots that are not free" in wrong.finding
-    assert [each.result for each in audit.checks_of(whole(), [])] == [Result.HOLDS] * 6
+    assert [each.result for each in audit.checks_of(whole().history, whole().run, [])] == [Result.HOLDS] * 6
 
 
 def test_an_execution_that_an_operator_has_adopted_takes_a_slot_above_the_limit() -> None:
     running = {"sample-1": HELD._replace(state="RUNNING", target="job")}
     items = [Item("sample", 1, 0, {}), Item("sample", 1, 2, running)]
     act = OperatorAct(START, "stack reconcile", fields={"adopt": ["sample-1"]})
-    found = [audit.checks_of(replace(whole(), acts=acts), items)[-1].result for acts in ([act], [])]
+    found = [
+        audit.checks_of(replace(whole().history, acts=acts), whole().run, items)[-1].result for acts in ([act], [])
+    ]
     assert found == [Result.HOLDS, Result.FAILS]
 
 
@@ -135,7 +139,7 @@ def test_a_fault_may_delay_starts_for_seconds_and_an_engine_that_is_down_for_as_
         FaultMark(12, "bad message", "", "soak-a", 12),
         FaultMark(20, "engine killed", "", "", 30),
     ]
-    known = whole_run([], [], [JanitorRun(1, 2, True), JanitorRun(3, 4, False)], faults, calm_from=35)
+    known = whole_run([], [], [JanitorRun(1, 2, True), JanitorRun(3, 4, False)], faults, calm_from=35, grace=2)
     assert known.disturbances == [
         Disturbance(10, 20, "soak-a"),
         Disturbance(20, 35),
@@ -171,6 +175,6 @@ def _received(**fields: object) -> Received:
 def test_each_end_has_its_event_each_failure_its_notification_each_caller_its_answer(
     received: Received, finding: str
 ) -> None:
-    check = all_was_published(history([ONE, TWO]), received)
+    check = all_was_published(history([ONE, TWO]), (), received)
     assert check.finding == finding
     assert (check.result is Result.HOLDS) is (received == _received())

@@ -26,7 +26,7 @@ from dev.scenarios.slots import slot_scenario
 from dev.scenarios.soak import soak_scenario
 from dev.scenarios.token import token_scenario
 from dev.scenarios.worker import worker_scenario
-from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.check_result import CheckResult, Result
 
 SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
 TARGETS = ("run", "run-chatbot", "run-worker", "soak")

@@ -6,8 +6,9 @@ it needs could not be read, or if nothing happened that could have violated it. 
 
 from __future__ import annotations
 
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.free_slot_checks import freed, taken
-from slotkeeper_cli.audit.history_checks import CheckResult, accounted, never_above, never_again
+from slotkeeper_cli.audit.history_checks import accounted, never_above, never_again
 from slotkeeper_cli.audit.order_check import in_order
 from slotkeeper_cli.audit.rate_check import never_faster
 from slotkeeper_cli.audit.work_history import WorkHistory

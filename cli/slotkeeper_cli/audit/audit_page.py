@@ -10,15 +10,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
 from slotkeeper.slots.request_table import FAILURES
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.check_result import CheckResult, Result, first_of
 from slotkeeper_cli.audit.figures import figures, held
 from slotkeeper_cli.audit.free_slot_checks import waits
-from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
 from slotkeeper_cli.audit.work_history import WorkHistory, acts_of, limit_steps, pauses
 from slotkeeper_cli.formatting import count
@@ -110,9 +109,6 @@ def _marks(history: WorkHistory, name: str) -> list[Mark]:
     breakers = [each for each in history.acts if each.action.startswith("retry breaker")]
     # Without the account, which the ARN of a caller contains.
     found = [Mark(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers]
-    if history.versions_of(name):
-        steps = pairwise(limit_steps(history, name).steps)
-        found += [Mark(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
     return sorted((each for each in found if history.since <= each.at <= history.until), key=lambda each: each.at)
 
 

@@ -20,7 +20,6 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
     | `executions` | number by status |
     | `priorities` | by priority: `executions`, and `wait` as below |
     | `wait` | from the message to the start of the execution: count, p50, p90, p99, max |
-    | `hand_off` | in a whole run, from a release to the next start, if its request waited: count, p50, p99, max |
     | `free_slot` | times in which a slot was free for the request at the head of the queue: as `wait` |
     | `utilization` | share of the slot-seconds in the period that executions held; None: the limit is not known |
 
@@ -45,7 +44,6 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
             for priority in priorities
         },
         "wait": _wait(waited, attempts),
-        "hand_off": spread([seconds for _, seconds in hand_offs(history, name)], p50=0.5, p99=0.99),
         "free_slot": spread([each.seconds for each in idle_times(history, name)], p50=0.5, p90=0.9, p99=0.99),
         "utilization": _utilization(history, name, attempts, window),
     }
@@ -57,23 +55,15 @@ def _wait(waited: Mapping[str, float], attempts: Iterable[Attempt]) -> dict[str,
 
 
 def held(history: WorkHistory, attempts: Sequence[Attempt]) -> list[tuple[Attempt, Interval]]:
-    """For how long each execution held its slot: until its work ended, which is a little less than it did."""
-    work = {each.execution: each.ended for each in history.work}
-    ends = (
-        (each, history.freed(each.execution) or work.get(each.execution) or each.stopped or history.now)
-        for each in attempts
-    )
-    return [(each, (each.started, max(each.started, end))) for each, end in ends]
-
-
-def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
-    """From each release to the next start, if its request waited: the instant of the start, and the seconds.
-
-    Only a run whose writes are known has the instants of releases: Step Functions lists the end of an execution later.
-    """
-    idle = [each for each in idle_times(history, name) if each.after_release] if history.versions_of(name) else []
-    starts_at = {each.execution: each.started for each in history.by_process.get(name, [])}
-    return [(at, at - each.began) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
+    """For how long each execution held its slot: until its outcome was recorded, which is a little less than it did."""
+    spans = []
+    for each in attempts:
+        if each.row:
+            end = each.row.ended or history.now
+        else:
+            end = min(history.last_work.get(each.execution) or each.stopped or history.now, history.now)
+        spans.append((each, (each.started, max(each.started, end))))
+    return spans
 
 
 def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:

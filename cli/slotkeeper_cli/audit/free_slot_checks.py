@@ -5,32 +5,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slotkeeper.slots.process import Holder
-from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.process import MAX_HOLDERS, Holder
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
-from slotkeeper_cli.audit.intervals import (
-    Interval,
-    Steps,
-    merged,
-    overlap_seconds,
-    value_at,
-    weighted_steps,
-    without,
-)
+from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
+from slotkeeper_cli.audit.intervals import Interval, Steps, value_at, weighted_steps, without
 from slotkeeper_cli.audit.work_history import (
+    AFTER_LINE,
+    BEFORE_LINE,
     CHILDREN,
     EXECUTIONS,
     GLUE_RUNS,
     REQUESTS,
     Attempt,
-    Holding,
     WorkHistory,
     acts_of,
+    grant_of,
     limit_steps,
     pauses,
 )
@@ -70,21 +63,17 @@ class Turn:
     def seconds(self) -> float:
         return self.ended - self.began
 
-    @property
-    def taken_by(self) -> str:
-        """The execution that took the slot and so ended this time; empty if something else did."""
-        return self.request.name if self.started else ""
 
-
-def turns(asking: Sequence[Asking], held: Steps, limits: Steps) -> list[Turn]:
+def turns(asking: Sequence[Asking], held: Steps, limits: Steps, holders: Steps = ()) -> list[Turn]:
     """All times in which a request could have started, by time.
 
     Args:
         held: the weight in use.
         limits: from before the first request was sent.
+        holders: their number, of which a process has at most MAX_HOLDERS.
     """
     ends = {each.until for each in asking if each.until < math.inf}
-    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits)})
+    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits, *holders)})
     arriving = deque(sorted(asking, key=lambda each: each.sent))
     queue: list[tuple[str, str, Asking]] = []  # by place
     found: list[Turn] = []
@@ -95,6 +84,8 @@ def turns(asking: Sequence[Asking], held: Steps, limits: Steps) -> list[Turn]:
             each = arriving.popleft()
             heapq.heappush(queue, (each.place, each.name, each))
         able = _able(queue, instant, value_at(held, instant), value_at(limits, instant))
+        if value_at(holders, instant) >= MAX_HOLDERS:
+            able = None
         if able is current:
             continue
         if current is not None:
@@ -124,62 +115,34 @@ def _turn(request: Asking, began: float, ended: float, held: Steps, limits: Step
 def freed(history: WorkHistory) -> CheckResult:
     """S4: the slot of an execution that has ended is free `bounds.dead_holder` after its work has ended.
 
-    No record of AWS states when a slot was freed: only the present holders are checked, unless the versions of the item
-    are known. If the janitor's runs are known too, they count instead of time, which a slow machine needs: after the
-    grace time at most one complete run leaves the slot, and the next one frees it.
+    No record of AWS states when a slot was freed: only the present holders are checked.
     """
-    after = f"within {duration(history.bounds.dead_holder)}"
-    if history.run and history.run.janitor_runs is not None:
-        after = "after two janitor runs"
-    claim = f"the slot of an ended execution is free {after}"
+    claim = f"the slot of an ended execution is free within {duration(history.bounds.dead_holder)}"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
-    last = _last_work(history)
-    dead = late = 0
+    dead = 0
     for name, process in history.processes.items():
         for execution, holder in process.holders.items():
             attempt = history.by_execution.get(execution)
-            since = _dead_since(attempt, last) if attempt else _unstarted_since(history, holder)
+            since = dead_since(history, attempt) if attempt else _unstarted_since(history, holder)
             if holder.is_lease or since is None:
                 continue
             dead += 1
-            if history.now - since > history.bounds.dead_holder + process.settle_seconds:
-                late += 1
+            # A slot may be taken for a child that an operator redrove after the end of its execution.
+            if history.now - max(since, holder.since) > history.bounds.dead_holder + process.settle_seconds:
                 end = "ended" if attempt else "was admitted and never started"
                 found.fails.append(f"{name}: {execution} {end} at {iso(since)}, and still holds a slot")
-    for execution, holdings in history.holdings.items():
-        for holding in holdings:
-            since = _dead_in(holding, history.by_execution.get(execution), last)
-            if since is None:
-                continue
-            dead += 1
-            if lateness := _lateness(history, execution, since, holding.freed):
-                late += 1
-                found.fails.append(f"{execution} ended at {iso(since)}, its slot was free {lateness}")
-    if history.run:
-        found.fails += [
-            f"{name}: {execution} holds a slot at the end"
-            for name, process in history.processes.items()
-            for execution in process.holders
-        ]
     aborted = sum(each.status in ("ABORTED", "TIMED_OUT") for each in history.attempts)
+    late = len(found.fails)
     text = f"{count(aborted, 'execution')} aborted or timed out; {count(dead, 'dead holder')} known, {late} late"
     numbers = {"aborted": aborted, "dead_holders": dead, "late": late}
     return conclude("freed", claim, found, text, numbers, shown=bool(aborted or dead))
 
 
-def _last_work(history: WorkHistory) -> dict[str, float]:
-    """When the last work of each execution has ended; infinite while it runs."""
-    last: dict[str, float] = {}
-    for work in history.work:
-        ended = math.inf if work.ended is None else work.ended
-        last[work.execution] = max(last.get(work.execution, 0.0), ended)
-    return last
-
-
-def _dead_since(attempt: Attempt, last: Mapping[str, float]) -> float | None:
+def dead_since(history: WorkHistory, attempt: Attempt) -> float | None:
+    """When an execution and all its work had ended; None if they have not."""
     if attempt.stopped is None or not attempt.is_closed:
         return None
-    since = max(attempt.stopped, last.get(attempt.execution, 0.0))
+    since = max(attempt.stopped, history.last_work.get(attempt.execution, 0.0))
     return None if math.isinf(since) else since
 
 
@@ -189,47 +152,23 @@ def _unstarted_since(history: WorkHistory, holder: Holder) -> float | None:
     return holder.since if is_certain else None
 
 
-def _dead_in(holding: Holding, attempt: Attempt | None, last: Mapping[str, float]) -> float | None:
-    """From when a slot was held by an execution that had ended; None if it was freed before its end."""
-    if attempt is None:
-        return holding.taken
-    since = _dead_since(attempt, last)
-    if since is None or attempt.stopped is None or not attempt.started <= holding.freed > attempt.stopped:
-        return None
-    # The janitor or an operator may have adopted it later.
-    return max(holding.taken, since)
-
-
-def _lateness(history: WorkHistory, execution: str, since: float, freed: float) -> str:
-    """By what a slot was freed too late; empty if it was not."""
-    if history.run and history.run.janitor_runs is not None:
-        complete = [
-            run for run in history.run.janitor_runs if run[0] >= since + history.bounds.grace and run[1] < freed
-        ]
-        return f"after {len(complete)} complete janitor runs" if len(complete) > 1 else ""
-    process = history.processes.get(process_of_execution(execution))
-    bound = history.bounds.dead_holder + (process.settle_seconds if process else 0)
-    after = min(freed, history.now) - since
-    return f"{duration(after)} later" if after > bound else ""
-
-
 def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
     A request counts as a holder from its start until its slot was certainly free. Left out: processes
-    with leases, which leave no record, or with a rate, for which requests wait while slots are free; and times of
-    pauses or of a limit that is not known.
-
-    In a whole run a fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
+    with leases, or with a rate, for which requests wait while slots are free; and times of pauses or of a limit that is
+    not known. A lease that has ended leaves no record: a time in which one may have held the slot is not decided.
     """
     claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
     found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
-    found.fails += [
-        f"{name}: {duration(each.seconds)} from {iso(each.began)}"
-        for name, each in idle
-        if _is_too_long(history, name, each)
-    ]
+    for name, each in idle:
+        if each.seconds > history.bounds.free_slot:
+            text = f"{name}: {duration(each.seconds)} from {iso(each.began)}"
+            if _had_no_lease(history, name, each):
+                found.fails.append(text)
+            else:
+                found.unknown.append(f"{text}, unless a lease held it, which leaves no record")
     known = sum(len(waits(history, name)) for name in history.names if not _is_left_out(history, name))
     longest = max((each.seconds for _, each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
@@ -240,8 +179,6 @@ def taken(history: WorkHistory) -> CheckResult:
 
 def _is_left_out(history: WorkHistory, name: str) -> bool:
     """Whether requests of a process may wait for something else than a slot that the records show."""
-    if history.run:
-        return False
     process, acts = history.processes.get(name), acts_of(history, name)
     if process is None or any(holder.is_lease for holder in process.holders.values()):
         return True
@@ -249,17 +186,22 @@ def _is_left_out(history: WorkHistory, name: str) -> bool:
     return process.rate is not None or any(act.action in _RATE_CHANGES or act.fields.get("rate") for act in acts)
 
 
-def _is_too_long(history: WorkHistory, name: str, idle: Turn) -> bool:
-    if idle.seconds <= history.bounds.free_slot or history.run is None:
-        return idle.seconds > history.bounds.free_slot
-    met = [
-        each
-        for each in history.run.disturbances
-        if each.process in ("", name) and each.at < idle.ended and each.until > idle.began
-    ]
-    outages = [(each.at, each.until) for each in met if each.is_outage]
-    up = idle.seconds - overlap_seconds(merged(outages), (idle.began, idle.ended))
-    return not met or up > history.bounds.disturbed
+def _had_no_lease(history: WorkHistory, name: str, turn: Turn) -> bool:
+    """Whether no lease can have held a slot in a time.
+
+    There was none when requests had all slots, and none has begun since if all grants are known.
+    """
+    rows = [row for row in history.rows_of.get(name, []) if row.started is not None and row.started <= turn.began]
+    spans = [((row.started or 0.0, math.inf if row.ended is None else row.ended), row) for row in rows]
+    held = weighted_steps((span, history.weight(row.execution)) for span, row in spans)
+    most = limit_steps(history, name).most(-math.inf, math.inf) or math.inf
+    full_at = max((at for at, weight in held if weight >= most and at <= turn.began), default=None)
+    if full_at is None:
+        return False
+    first = max(grant_of(row) for (start, end), row in spans if start <= full_at < end)
+    own = history.row(turn.request.name)
+    last = (grant_of(own) if own and turn.started else 0) or history.processes[name].grants
+    return first > 0 and history.all_grants_known(name, first, last)
 
 
 def waits(history: WorkHistory, name: str) -> list[tuple[RequestRow, Interval]]:
@@ -274,64 +216,54 @@ def waits(history: WorkHistory, name: str) -> list[tuple[RequestRow, Interval]]:
 
 
 def idle_times(history: WorkHistory, name: str) -> list[Turn]:
-    """The times in which the request at the head of a process's queue certainly fitted."""
+    """The times in which the request at the head of a process's queue certainly fitted, but for leases."""
     if _is_left_out(history, name) or history.lacks(REQUESTS):
         return []
-    if versions := history.versions_of(name):
-        used = [(each.at, sum(each.holders.values())) for each in versions]
-    else:
-        last = _last_work(history)
-        held = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
-        used = weighted_steps((_holding(history, row, last), history.weight(row.execution)) for row in held)
+    rows = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
+    spans = [(_holding(history, row), history.weight(row.execution)) for row in rows]
+    holders = weighted_steps((span, 1) for span, _ in spans)
     found = []
-    for turn in turns(_asking(history, name), used, _sure_limits(history, name)):
+    for turn in turns(_asking(history, name), weighted_steps(spans), _sure_limits(history, name), holders):
         span = (max(turn.began, history.since), min(turn.ended, history.now))
-        parts = [span] if history.run else without(span, _blackouts(history, name))
+        parts = without(span, _blackouts(history, name))
         found += [replace(turn, began=began, ended=ended) for began, ended in parts]
     return found
 
 
 def _asking(history: WorkHistory, name: str) -> list[Asking]:
     found = []
-    for row, (sent, until) in waits(history, name):
-        attempt = history.by_execution.get(row.execution)
-        taken = next((each.taken for each in history.holdings.get(row.execution, ())), until)
-        end = math.inf if row.place and attempt is None else min(taken, until)
-        found.append(Asking(row.execution, row.placed, history.weight(row.execution), sent, end, attempt is not None))
+    for row, (sent, end) in waits(history, name):
+        has_started = row.execution in history.by_execution or row.started is not None
+        until = math.inf if row.place and not has_started else end
+        found.append(Asking(row.execution, row.placed, history.weight(row.execution), sent, until, has_started))
     return found
 
 
 def _sure_limits(history: WorkHistory, name: str) -> list[tuple[float, int]]:
     """The limit that was certainly in force, by time; 0 while it is not known."""
     steps = limit_steps(history, name)
-    if history.run:
-        return [(at, limit or 0) for at, limit in steps.steps]
     changes = [at for at, _ in steps.steps]
-    instants = sorted({*changes, *(at + history.bounds.reservation for at in changes if at > -math.inf)})
-    return [(at, steps.least(at - history.bounds.reservation, at) or 0) for at in instants]
+    instants = sorted({at + by for at in changes for by in (-BEFORE_LINE, math.nextafter(AFTER_LINE, math.inf))})
+    return [(at, steps.least(at, at) or 0) for at in instants]
 
 
-def _holding(history: WorkHistory, row: RequestRow, last: Mapping[str, float]) -> Interval:
+def _holding(history: WorkHistory, row: RequestRow) -> Interval:
     """The longest time for which a request may have held its slot."""
     attempt = history.by_execution.get(row.execution)
     started = attempt.started if attempt else row.started or row.sent
-    if (freed := history.freed(row.execution)) is not None:
-        return started, freed
     if row.ended is None:
         return started, math.inf
-    stopped = (attempt.stopped or 0.0) if attempt else 0.0
-    # The row of a redriven attempt states when it was redriven.
-    ended = stopped if stopped and row.state == "REDRIVEN" else max(row.ended, stopped)
+    ended = max(row.ended, (attempt.stopped or 0.0) if attempt else 0.0)
     if row.state == "SUCCEEDED" and (attempt is None or attempt.status == "SUCCEEDED"):
         return started, ended
     # It may have left its slot to the janitor, which frees it after its work has ended.
-    return started, max(ended, last.get(row.execution, 0.0)) + history.bounds.dead_holder
+    return started, max(ended, history.last_work.get(row.execution, 0.0)) + history.bounds.dead_holder
 
 
 def _blackouts(history: WorkHistory, name: str) -> list[Interval]:
-    """Times in which the process may have been paused: an audit line is up to a minute older than its change."""
-    found = [(since, until + 60) for since, until in pauses(history, name)]
+    """Times in which the process may have been paused."""
+    found = [(since - BEFORE_LINE, until + AFTER_LINE) for since, until in pauses(history, name)]
     acts = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]
     if acts and acts[0].action == "process resume":  # the pause began before the lines
-        found.append((-math.inf, acts[0].at + 60))
+        found.append((-math.inf, acts[0].at + AFTER_LINE))
     return [(-math.inf, math.inf)] if history.processes[name].paused and not acts else found

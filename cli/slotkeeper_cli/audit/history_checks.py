@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
+from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
+from slotkeeper_cli.audit.intervals import Interval
 from slotkeeper_cli.audit.work_history import (
     CHILDREN,
     EXECUTIONS,
+    GLUE_RUN,
     GLUE_RUNS,
     REQUESTS,
-    STARTED,
     UNKNOWN,
-    Attempt,
     LimitSteps,
-    WholeRun,
     WorkHistory,
     WorkInterval,
     acts_of,
@@ -30,68 +30,9 @@ from slotkeeper_cli.audit.work_history import (
 )
 from slotkeeper_cli.formatting import count, iso
 
-MAX_EXAMPLES = 10
-# Seconds. Records have milliseconds.
-_CLOCK = 0.01
-
-
-class Result(StrEnum):
-    """What the records state about a guarantee."""
-
-    HOLDS = "holds"
-    FAILS = "fails"
-    NOT_SHOWN = "not shown"
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """One check of a history.
-
-    Attributes:
-        id: one word, by which callers name the check.
-        claim: the guarantee in a sentence.
-        finding: what the records state, in a sentence.
-        numbers: the same as data.
-        examples: what fails, at most MAX_EXAMPLES.
-    """
-
-    id: str
-    claim: str
-    result: Result
-    finding: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    examples: Sequence[str] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The result as JSON shows it."""
-        return {**vars(self), "numbers": dict(self.numbers), "examples": list(self.examples)}
-
-
-@dataclass
-class Found:
-    """What one check has found so far: what fails, and what cannot be decided."""
-
-    fails: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-
-
-def conclude(
-    name: str, claim: str, found: Found, finding: str, numbers: Mapping[str, Any], *, shown: bool = True
-) -> CheckResult:
-    """The result: what fails counts more than what cannot be decided, and that more than what holds."""
-    result = Result.HOLDS if shown else Result.NOT_SHOWN
-    if found.unknown:
-        result = Result.NOT_SHOWN
-        finding = "; ".join(filter(None, [finding, *first_of(found.unknown, 3)]))
-    if found.fails:
-        result = Result.FAILS
-        finding = f"{count(len(found.fails), 'violation')}; {finding}"
-    return CheckResult(name, claim, result, finding, numbers, first_of(found.fails, MAX_EXAMPLES))
-
-
-def first_of(texts: Sequence[str], most: int) -> list[str]:
-    more = len(texts) - most
-    return [*texts[:most], *([f"and {more:,} more"] if more > 0 else [])]
+# What ran of a process whose target has changed from a job to a state machine, or back.
+BOTH_KINDS = "run of either kind"
+_Ran = tuple[Interval, WorkInterval]  # when it certainly ran
 
 
 def never_above(history: WorkHistory) -> CheckResult:
@@ -101,28 +42,24 @@ def never_above(history: WorkHistory) -> CheckResult:
     `bounds.reservation` before its start at the earliest. So their weight is at most the highest limit since then. A
     limit that is lowered below what runs is no violation: it admits nothing.
 
-    Times of one kind of record are compared only with each other. A time in whole seconds may have been rounded up or
-    down, so it counts for a second less at its end: overlaps shorter than that are hidden, and never invented. Weights
-    are those of the rows. Leases leave no record.
+    A time in whole seconds may have been rounded up or down, so it counts for a second less at its end. A Glue run is
+    compared with children without the first and the last minute, since the clocks differ. So shorter overlaps are
+    hidden, and none is invented. Weights are those of the rows. Leases leave no record.
 
-    If the versions of the item are known, all that ran did so while its execution held a confirmed slot.
+    A child that an operator redrove runs outside of any slot at first: what exceeds the limit with it is not decided.
     """
     claim = "never more weight at work than the limit then in force"
     lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
     found = Found(unknown=lacking or history.lacks_work())
     peaks: dict[str, dict[str, Any]] = {}
-    kinds = _by_kind(history)
-    for name in history.names:
+    for name, kinds in _by_kind(history).items():
         limits = limit_steps(history, name)
-        for kind, work in kinds.get(name, {}).items():
-            if history.versions_of(name):
-                found.fails += _outside(history, work)
-            peak = _peak(history, name, kind, work, limits, found)
-            if peak:
+        for kind, ran in kinds.items():
+            if peak := _peak(history, name, kind, ran, limits, found):
                 peaks.setdefault(name, {})[kind] = peak
     others = Counter(each.kind for each in history.work if not each.execution)
     text = [
-        f"{name}: at most {peak['weight']:,} of {_limit_text(peak['limit'])} ({kind}s)"
+        f"{name}: at most {peak['weight']:,} of {_limit_text(peak['limit'])} ({_plural(kind)})"
         for name, of in peaks.items()
         for kind, peak in of.items()
     ]
@@ -135,73 +72,79 @@ def _limit_text(limit: int | None) -> str:
     return "an unknown limit" if limit is None else f"{limit:,}"
 
 
-def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[WorkInterval]]]:
-    """What ran, by process and kind."""
-    found: dict[str, dict[str, list[WorkInterval]]] = defaultdict(lambda: defaultdict(list))
+def _plural(kind: str) -> str:
+    return "runs of either kind" if kind == BOTH_KINDS else f"{kind}s"
+
+
+def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
+    """What ran, by process and kind; if a process has had two kinds, also both together."""
+    found: dict[str, dict[str, list[_Ran]]] = defaultdict(lambda: defaultdict(list))
     for each in history.work:
         if each.execution:
-            found[each.process][each.kind].append(each)
+            found[each.process][each.kind].append((each.certain(history.now), each))
+    for kinds in found.values():
+        if len(kinds) > 1:
+            kinds[BOTH_KINDS] = [
+                (_by_other_clocks(span) if each.kind == GLUE_RUN else span, each)
+                for ran in list(kinds.values())
+                for span, each in ran
+            ]
     return found
 
 
+def _by_other_clocks(span: Interval) -> Interval:
+    return span[0] + CLOCK_DIFFERENCE_SECONDS, span[1] - CLOCK_DIFFERENCE_SECONDS
+
+
 def _peak(
-    history: WorkHistory, name: str, kind: str, work: Sequence[WorkInterval], limits: LimitSteps, found: Found
+    history: WorkHistory, name: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
 ) -> dict[str, Any]:
     """The most weight at the same time in the period and the limit then; what is above goes into `found`."""
     lowest = limits.least(-math.inf, math.inf)
     best: dict[str, Any] = {}
     is_unknown = above = False
-    for at, active in _starts(work, history.now):
+    for at, active in _starts(ran):
         if not history.since <= at <= history.until:
             continue
         weight = sum(history.weight(each.execution) for each in active)
         limit = lowest
         if lowest is None or weight > min(lowest, best.get("weight", 0)):
             last = max(_admitted_by(history, one) for one in active)
-            earlier = 0.0 if history.versions_of(name) else history.bounds.reservation
-            limit = limits.most(last - earlier, last)
+            limit = limits.most(last - history.bounds.reservation, last)
         if weight > best.get("weight", 0):
             best = {"weight": weight, "limit": limit, "at": iso(at), "count": len(active)}
-        is_above = limit is not None and weight > limit
-        if is_above and not above:
-            found.fails.append(_above(history, name, kind, at, weight, limit or 0, active))
+        redriven = [each.execution for each in active if each.redriven]
+        excess = 0 if limit is None else weight - limit
+        is_above = excess > sum(map(history.weight, redriven))
+        if excess > 0 and not above:
+            text = _above(history, name, kind, at, weight, weight - excess, active)
+            if is_above:
+                found.fails.append(text)
+            else:
+                found.unknown.append(f"{text}: {', '.join(redriven)} was redriven manually")
         above = is_above
         is_unknown |= limit is None
     found.unknown += [f"the limit of {name} is not known at every time"] * is_unknown
     return best
 
 
-def _starts(work: Sequence[WorkInterval], now: float) -> Iterator[tuple[float, list[WorkInterval]]]:
+def _starts(ran: Sequence[_Ran]) -> Iterator[tuple[float, list[WorkInterval]]]:
     """Each certain start, by time, with all that certainly ran then."""
     events = list[tuple[float, bool, int]]()
-    for number, each in enumerate(work):
-        start, end = each.certain(now)
+    for number, ((start, end), _) in enumerate(ran):
         if start < end:
             events += [(start, True, number), (end, False, number)]
     active: dict[int, WorkInterval] = {}
     for at, is_start, number in sorted(events):
         if is_start:
-            active[number] = work[number]
+            active[number] = ran[number][1]
             yield at, list(active.values())
         else:
             del active[number]
 
 
-def _outside(history: WorkHistory, works: Sequence[WorkInterval]) -> list[str]:
-    """S1b: what ran while its execution held no confirmed slot, by the versions of the item."""
-    found = []
-    for work in works:
-        start, end = work.certain(history.now)
-        held = history.holdings.get(work.execution, ())
-        if not any(each.confirmed <= start + _CLOCK and end <= each.freed + _CLOCK for each in held):
-            found.append(f"{work.execution}: a {work.kind} from {iso(start)} to {iso(end)} without a confirmed slot")
-    return found
-
-
 def _admitted_by(history: WorkHistory, work: WorkInterval) -> float:
-    """An instant by which its request had been admitted; exactly then if the versions of the item are known."""
-    if taken := [each.taken for each in history.holdings.get(work.execution, ()) if each.taken <= work.started]:
-        return taken[-1]
+    """An instant by which its request had been admitted."""
     attempt = history.by_execution.get(work.execution)
     return attempt.started if attempt else work.started
 
@@ -209,10 +152,8 @@ def _admitted_by(history: WorkHistory, work: WorkInterval) -> float:
 def _above(
     history: WorkHistory, name: str, kind: str, at: float, weight: int, limit: int, active: Sequence[WorkInterval]
 ) -> str:
-    newest = sorted(active, key=lambda each: each.started)[-3:]
-    text = (
-        f"{name}: {weight:,} of {limit:,} at {iso(at)} by {kind}s, the last of {', '.join(e.execution for e in newest)}"
-    )
+    newest = ", ".join(each.execution for each in sorted(active, key=lambda each: each.started)[-3:])
+    text = f"{name}: {weight:,} of {limit:,} at {iso(at)} by {_plural(kind)}, the last of {newest}"
     forced = [each for each in acts_of(history, name) if _is_override(each.action, each.fields) and each.at <= at]
     return f"{text}; after {forced[-1].action} at {iso(forced[-1].at)} by {forced[-1].by}" if forced else text
 
@@ -225,8 +166,7 @@ def _is_override(action: str, fields: Mapping[str, Any]) -> bool:
 def accounted(history: WorkHistory) -> CheckResult:
     """S3: every request is queued, runs, or has ended as Step Functions states; a returned or redriven one is queued.
 
-    The row of an ended execution ends within `bounds.dead_holder`. In a whole run each message also has a row, or a
-    dead-letter message with a reason, and the expected outcome; each end is published, and nothing is left.
+    The row of an ended execution ends within `bounds.dead_holder`.
     """
     claim = "every request is queued, runs or has ended, as Step Functions states"
     found, ends = Found(unknown=history.lacks(EXECUTIONS, REQUESTS)), Counter[str]()
@@ -246,8 +186,6 @@ def accounted(history: WorkHistory) -> CheckResult:
             f"{each.label}, which began at {iso(each.started)} and is {each.status}, has no row"
             for each in history.without_row
         ]
-    if history.run:
-        found.fails += _wrong_run(history, history.run)
     text = ", ".join(f"{number:,} {end}" for end, number in sorted(ends.items(), key=lambda each: (-each[1], each[0])))
     return conclude("accounted", claim, found, text or "no request", {"ends": ends}, shown=bool(ends))
 
@@ -275,57 +213,12 @@ def _last(row: RequestRow) -> float:
     return row.ended or row.started or row.sent
 
 
-def _wrong_run(history: WorkHistory, run: WholeRun) -> Iterator[str]:
-    """S3 of a whole run."""
-    if run.queued:
-        yield f"{count(run.queued, 'message')} left on RequestQueue"
-    yield from (f"{each.label} has not ended" for each in history.attempts if not each.is_closed)
-    sent = {each.execution for each in run.sendings}
-    for row in history.rows:
-        if row.ended is None:
-            yield f"{label_of(row)} is {row.state} at the end"
-        elif row.open is not None:
-            yield f"{label_of(row)} is {row.state}, and its end is not published"
-        if row.attempt == 1 and row.execution not in sent:
-            yield f"{label_of(row)} was not sent"
-    for message in run.dead_letters:
-        if not message.code or message.code == "none" or not message.reason:
-            yield f"message {message.source} is in RequestDeadLetterQueue without a reason"
-    yield from _wrong_outcomes(history, run)
-
-
-def _wrong_outcomes(history: WorkHistory, run: WholeRun) -> Iterator[str]:
-    dead = Counter(each.source for each in run.dead_letters)
-    codes = {each.source: each.code for each in run.dead_letters}
-    last: dict[tuple[str, str], RequestRow] = {}
-    for row in sorted(history.rows, key=lambda each: each.attempt):
-        last[row.process, row.request_id] = row
-    for sending in run.sendings:
-        first = history.row(sending.execution)
-        if first is None and sending.message_id not in dead:
-            yield f"{sending.execution}, sent at {iso(sending.at)}: neither a row nor a dead-letter message"
-            continue
-        if dead[sending.message_id] > (first is None):
-            yield f"{sending.execution} was dead-lettered {'although it has a row' if first else 'twice'}"
-        ended = last[first.process, first.request_id] if first else None
-        found = ended.state if ended else codes[sending.message_id]
-        if ended and ended.state == "REJECTED":
-            found = ended.code
-        expected = {"SUCCEEDED", "FAILED"} if sending.outcome == STARTED else {sending.outcome}
-        if sending.outcome and found not in expected | {sending.leaves}:
-            yield f"{label_of(ended) if ended else sending.execution} ended {found}, expected {sending.outcome}"
-
-
-def without_success(history: WorkHistory) -> Iterator[str]:
-    """S7 of a whole run: an execution that succeeded has run exactly one thing that did."""
-    done = Counter(each.execution for each in history.work if each.succeeded)
-    for attempt in history.attempts:
-        if attempt.status == "SUCCEEDED" and not done[attempt.execution]:
-            yield f"{attempt.label} succeeded, and nothing that it ran did"
-
-
 def never_again(history: WorkHistory) -> CheckResult:
-    """S7: nothing that succeeded ran again, and one execution never has two Glue runs at the same time."""
+    """S7: nothing that succeeded ran again, and one execution never has two Glue runs at the same time.
+
+    Attempts of requests with a caller are not compared: a row does not state its caller, and several callers may have
+    sent one id.
+    """
     claim = "nothing that succeeded ran again"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS) or history.lacks_work())
     by_execution: dict[tuple[str, str], list[WorkInterval]] = defaultdict(list)
@@ -342,28 +235,23 @@ def never_again(history: WorkHistory) -> CheckResult:
                 )
             elif later.certain(history.now)[0] < earlier.certain(history.now)[1]:
                 found.fails.append(f"{execution}: two {kind}s ran at {iso(later.started)}")
-    if history.run and not found.unknown:
-        found.fails += without_success(history)
-    for attempts in _attempts_of_requests(history):
-        for (_, before), (number, after) in pairwise(sorted(attempts.items())):
-            # An execution that was redriven may succeed after the next attempt has started.
-            if before.status == "SUCCEEDED" and (before.stopped or 0.0) <= after.started:
-                found.fails.append(f"{before.label} succeeded, and attempt {number} started at {iso(after.started)}")
+    for rows in _attempts(history):
+        done: RequestRow | None = None
+        for row in rows:
+            if done and row.started:
+                at = iso(row.started)
+                found.fails.append(f"{label_of(done)} succeeded, and attempt {row.attempt} started at {at}")
+            done = row if row.state == "SUCCEEDED" else done
     succeeded = sum(each.status == "SUCCEEDED" for each in history.attempts)
     text = f"{succeeded:,} succeeded; {count(repeated, 'further run')} of an execution after one without success"
     numbers = {"succeeded": succeeded, "further_runs": repeated}
     return conclude("once", claim, found, text, numbers, shown=succeeded > 0)
 
 
-def _attempts_of_requests(history: WorkHistory) -> Iterator[dict[int, Attempt]]:
-    """The executions of each request by the number of the attempt.
-
-    Without the requests that several callers have sent with one id: a row does not state its caller.
-    """
-    requests: dict[tuple[str, str], list[tuple[int, Attempt]]] = defaultdict(list)
-    for attempt in history.attempts:
-        if row := attempt.row:
-            requests[row.process, row.request_id].append((row.attempt, attempt))
-    for numbered in requests.values():
-        if len(by_number := dict(numbered)) == len(numbered):
-            yield by_number
+def _attempts(history: WorkHistory) -> Iterable[list[RequestRow]]:
+    """The rows of each request without a caller, in the order of its attempts."""
+    found: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
+    for row in sorted(history.rows, key=lambda each: each.attempt):
+        if row.execution == execution_name(row.process, row.request_id, row.attempt):
+            found[row.process, row.request_id].append(row)
+    return found.values()

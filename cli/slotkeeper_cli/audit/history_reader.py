@@ -18,10 +18,11 @@ from typing import Any
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.request import execution_name, process_of_execution
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
+from slotkeeper_cli.account import MAX_DESCRIBED, Account
 from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,
@@ -29,6 +30,7 @@ from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     GLUE_RUNS,
     REQUESTS,
+    UNKNOWN,
     Attempt,
     AuditBounds,
     OperatorAct,
@@ -37,20 +39,16 @@ from slotkeeper_cli.audit.work_history import (
     must_be_listed,
 )
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
-from slotkeeper_cli.audit_log import Audited, read_audit
+from slotkeeper_cli.audit_log import Audited
 from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
-from slotkeeper_cli.row_search import ProcessRows
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.unread import Search
 
 # Pages that are read of each list: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200 runs
 # (Glue Web API, GetJobRuns).
 MAX_READ_PAGES = {EXECUTIONS: 200, CHILDREN: 200, GLUE_RUNS: 1000}
-# Executions that are described: those of holders and of rows that the lists do not contain.
-MAX_DESCRIBED = 100
-# With a page of SlotTable, and without the rows of each process (request_history.py).
+# With a page of SlotTable, and without the rows of each process (row_search.py).
 MAX_CALLS = sum((*MAX_READ_PAGES.values(), MAX_DESCRIBED, MAX_AUDIT_PAGES, 1))
 # Seconds. Audit lines, rows and children are read from this long before the period: a request may have been granted
 # before its start, and its row and its child end before its workflow.
@@ -70,7 +68,7 @@ class Window:
 
 
 def read_history(
-    stack: StackConnection,
+    account: Account,
     window: Window,
     only: str | None = None,
     on_read: OnRead = lambda _source, _number: None,
@@ -85,21 +83,20 @@ def read_history(
     Raises:
         NotFound: there is no such process.
     """
-    return _Reader(stack, window, only, on_read).read(also)
+    return _Reader(account, window, only, on_read).read(also)
 
 
-def read_requests(stack: StackConnection, window: Window, process: str, on_read: OnRead) -> WorkHistory:
+def read_requests(account: Account, window: Window, process: str, on_read: OnRead) -> WorkHistory:
     """Read only a process's rows, and its limits. Raises NotFound without such a process."""
-    return _Reader(stack, window, process, on_read).read_requests()
+    return _Reader(account, window, process, on_read).read_requests()
 
 
 class _Reader:
-    def __init__(self, stack: StackConnection, window: Window, only: str | None, on_read: OnRead) -> None:
-        self._stack = stack
+    def __init__(self, account: Account, window: Window, only: str | None, on_read: OnRead) -> None:
+        self._account, self._stack = account, account.stack
         self._window = window
         self._only = only
         self._on_read = on_read
-        self._control = SlotControl(stack)
         self._search = Search()
         self._read: Counter[str] = Counter()
         self._now = time.time()
@@ -140,11 +137,11 @@ class _Reader:
 
     def _processes(self) -> dict[str, Process]:
         known, malformed = self._search.try_read(
-            "SlotTable", self._control.read_all, (list[Process](), list[MalformedProcess]())
+            "SlotTable", self._account.processes, (list[Process](), list[MalformedProcess]())
         )
         names = {each.name for each in known} | {each.process for each in malformed}
         if self._only is not None and self._only not in names and not self._search.missing("SlotTable"):
-            raise self._control.not_found(self._only)
+            raise self._account.control.not_found(self._only)
         for error in malformed:
             if self._concerns(error.process):
                 self._search.note_malformed(error)
@@ -177,10 +174,12 @@ class _Reader:
         return found
 
     def _rows_of(self, name: str, since: float) -> list[RequestRow]:
-        reader = ProcessRows(self._control.rows, self._control.row_search, name)
-        rows = reader.history(since, self._now + _EARLIER)
-        self._search.not_read += reader.search.not_read
-        return rows
+        """The rows of a process, with the next attempts of requests that were redriven after its queue was read."""
+        rows = self._account.history(self._search, name, since, self._now + _EARLIER)
+        known = {(each.request_id, each.attempt) for each in rows}
+        redriven = ((each.request_id, each.attempt + 1) for each in rows if each.state == "REDRIVEN")
+        late = [(name, execution_name(name, *each)) for each in redriven if not {each, (each[0], UNKNOWN)} & known]
+        return [*rows, *self._search.rows(self._account.control.row_search.named(late), "redriven requests")]
 
     # ---------------------------------------------------------------------------------------------------- executions
 
@@ -197,6 +196,7 @@ class _Reader:
                 each["status"],
                 each["startDate"].timestamp(),
                 each["stopDate"].timestamp() if "stopDate" in each else None,
+                redriven=each.get("redriveCount", 0) > 0,
             )
             for each in listed
             if self._concerns(process_of_execution(each["name"]))
@@ -216,11 +216,11 @@ class _Reader:
             self._search.note_unread(EXECUTIONS, why)
         found = self._search.try_read(
             EXECUTIONS,
-            lambda: in_parallel(self._control.workflow.describe, chosen[:MAX_DESCRIBED]),
+            lambda: in_parallel(self._account.execution, chosen[:MAX_DESCRIBED]),
             list[Execution | None](),
         )
         return [
-            Attempt(each.name, each.status, each.started_at or 0.0, each.stopped_at)
+            Attempt(each.name, each.status, each.started_at or 0.0, each.stopped_at, redriven=each.redrives > 0)
             for each in found
             if each is not None
         ]
@@ -301,7 +301,7 @@ class _Reader:
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
         since = self._window.since - _EARLIER
-        read = self._search.try_read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
+        read = self._search.try_read("AuditLogGroup", lambda: self._account.audit_lines(since=since), Audited([]))
         if not read.is_complete:
             why = f"it has too many lines: only the oldest were read. {_FEWER}"
             self._search.note_unread("AuditLogGroup", why)
@@ -320,7 +320,8 @@ def _child(listed: Mapping[str, Any]) -> WorkInterval:
     """A child has the name of its workflow's execution. Of one that was redriven, the time since then is certain."""
     ended = listed["stopDate"].timestamp() if listed["status"] in CLOSED_STATUSES else None
     started = listed.get("redriveDate", listed["startDate"]).timestamp()
-    return WorkInterval(listed["name"], CHILD, started, ended, listed["status"] == "SUCCEEDED")
+    is_redriven = listed.get("redriveCount", 0) > 0
+    return WorkInterval(listed["name"], CHILD, started, ended, listed["status"] == "SUCCEEDED", is_redriven)
 
 
 def _act(line: Mapping[str, Any]) -> OperatorAct | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.rate import Rate
-from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
-from slotkeeper_cli.audit.work_history import EXECUTIONS, WorkHistory, acts_of
+from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
+from slotkeeper_cli.audit.work_history import AFTER_LINE, EXECUTIONS, WorkHistory, acts_of, grant_of
 from slotkeeper_cli.formatting import count, duration, iso
 
 _CHANGES = ("process set-rate", "process repair", "stack restore")
-# Seconds from an audit line to its change at most (OperatorAct).
-_BEFORE_CHANGE = 60
 
 
 def never_faster(history: WorkHistory) -> CheckResult:
@@ -29,11 +28,7 @@ def never_faster(history: WorkHistory) -> CheckResult:
     for name, process in history.processes.items():
         if process.rate is None:
             continue
-        since = max([act.at + _BEFORE_CHANGE for act in acts_of(history, name) if act.action in _CHANGES], default=0.0)
-        since = max(since + history.bounds.reservation, history.since) if since else history.since
-        starts = sorted(
-            each.started for each in history.by_process.get(name, []) if since <= each.started <= history.until
-        )
+        starts = sorted(_starts(history, name))
         slack = history.bounds.reservation + CLOCK_SKEW_SECONDS
         processes[name] = {"rate": str(process.rate), "starts": len(starts)}
         if fastest := _too_fast(starts, process.rate, slack):
@@ -43,6 +38,22 @@ def never_faster(history: WorkHistory) -> CheckResult:
     text = "; ".join(f"{name}: {count(of['starts'], 'start')} at {of['rate']}" for name, of in processes.items())
     shown = any(of["starts"] > 1 for of in processes.values())
     return conclude("rate", claim, found, text, {"processes": processes}, shown=shown)
+
+
+def _starts(history: WorkHistory, name: str) -> Iterator[float]:
+    """The starts in the period that were certainly granted at the present rate.
+
+    The item of a process that is added has the time in milliseconds as the first value of `grants`. After a change, the
+    start of a request that was sent before it may have been granted at the rate before.
+    """
+    acts = acts_of(history, name)
+    added = max((act.at for act in acts if act.action == "process add"), default=0.0)
+    changed = max((act.at + AFTER_LINE for act in acts if act.action in _CHANGES), default=-math.inf)
+    for each in history.by_process.get(name, []):
+        is_new = each.started >= changed + history.bounds.reservation or (each.row and each.row.sent >= changed)
+        is_of_item = not added or (each.row is not None and grant_of(each.row) >= added * 1000)
+        if is_new and is_of_item and history.since <= each.started <= history.until:
+            yield each.started
 
 
 def _too_fast(starts: list[float], rate: Rate, slack: float) -> tuple[int, float, float] | None:

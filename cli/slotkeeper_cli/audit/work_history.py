@@ -1,12 +1,7 @@
 """The history of work: what AWS's own records and the rows of requests state, as plain values.
 
-`history_reader.py` makes it from an account. Scenarios and tests make it themselves, or add what they know beyond the
-records, with `dataclasses.replace`:
-
-- `run`: each message that was sent, what must become of it, and each write of the items
-- `work` of a kind of its own, such as the time inside a state of the workflow
-- `acts`: changes of limits that no audit line states
-- `bounds`: shorter ones than those that hold in any account
+`history_reader.py` makes it from an account. Scenarios and tests make it themselves, or change it with
+`dataclasses.replace`: other `acts` for changes of limits that no audit line states, shorter `bounds`.
 
 `audit.judge` judges it, `figures` computes figures. Times are seconds since the epoch. The name of an execution
 identifies an attempt of a request everywhere (`slotkeeper.slots.request.execution_name`).
@@ -15,11 +10,11 @@ identifies an attempt of a request everywhere (`slotkeeper.slots.request.executi
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
@@ -31,12 +26,14 @@ from slotkeeper_cli.unread import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"
-# The outcome of a message that must start an execution, with or without success.
-STARTED = "STARTED"
 # What can be missing in a history, as `UnreadSource.source`, next to the template's table and log.
 EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "RequestTable", "Glue runs", "child executions"
 # ListExecutions is eventually consistent (API Reference): in these seconds after its end an execution may be missing.
 _LISTED_WITHIN = 60.0
+# A change is made from so many seconds before its audit line to so many after it. It follows within a minute, and the
+# line has the time of the operator's machine: AWS refuses a request that is signed with a time that differs by five
+# minutes (IAM User Guide, "AWS Signature Version 4 for API requests").
+BEFORE_LINE, AFTER_LINE = 300.0, 360.0
 UNKNOWN = 0  # the attempt of a row of which the index of the queue was read
 _CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
@@ -52,6 +49,7 @@ class Attempt:
         status: of ListExecutions.
         stopped: None while it runs.
         row: None if it was not read.
+        redriven: an operator redrove it in Step Functions, so it did not run all the time until `stopped`.
     """
 
     execution: str
@@ -59,6 +57,7 @@ class Attempt:
     started: float
     stopped: float | None = None
     row: RequestRow | None = None
+    redriven: bool = False
 
     @property
     def process(self) -> str:
@@ -85,6 +84,11 @@ def must_be_listed(row: RequestRow, until: float) -> bool:
     return has_one and (row.ended or row.started or until) < until - _LISTED_WITHIN
 
 
+def grant_of(row: RequestRow) -> int:
+    """The value of its process's `grants` after its grant; 0 if that was not recorded."""
+    return int(row.granted.partition("#")[0] or 0)
+
+
 def label_of(row: RequestRow) -> str:
     """A request and its process as a text."""
     attempt = "" if row.attempt == UNKNOWN else f", attempt {row.attempt}"
@@ -97,9 +101,11 @@ class WorkInterval:
 
     Attributes:
         execution: empty if Slotkeeper has not started it.
-        kind: what was recorded. Times of different kinds are never compared, since clocks may differ.
+        kind: what was recorded. The clocks of two kinds may differ.
+        started: of a child that was redriven, when it was: how long it ran before is not listed.
         ended: None while it runs.
         succeeded: whether it ended with success.
+        redriven: an operator redrove it, so it began outside of any slot (docs/state-machines.md).
     """
 
     execution: str
@@ -107,6 +113,7 @@ class WorkInterval:
     started: float
     ended: float | None = None
     succeeded: bool = False
+    redriven: bool = False
 
     @property
     def process(self) -> str:
@@ -118,34 +125,6 @@ class WorkInterval:
         if self.ended is None:
             return start, max(start, now)
         return start, self.ended - 1 if float(self.ended).is_integer() else self.ended
-
-
-@dataclass(frozen=True)
-class Sending:
-    """A message that was sent to RequestQueue.
-
-    Attributes:
-        execution: of its request's first attempt.
-        outcome: what must become of the request: the state of its last attempt, STARTED (SUCCEEDED or FAILED), or the
-            code of its rejection. Empty: any.
-        leaves: the state in which it may end without a start instead.
-        message_id: by which the dead-letter message of one that cannot be parsed is found.
-    """
-
-    execution: str
-    at: float
-    outcome: str = ""
-    message_id: str = ""
-    leaves: str = ""
-
-
-@dataclass(frozen=True)
-class RefusedMessage:
-    """A message of RequestDeadLetterQueue. `source`: the id of the message that the starter dead-lettered."""
-
-    source: str
-    code: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -166,67 +145,6 @@ class OperatorAct:
 
 
 @dataclass(frozen=True)
-class ItemVersion:
-    """A process's item after a write, as a stream or a journal of the table records it.
-
-    Attributes:
-        limit: 0 while it is paused.
-        holders: their weights, by execution.
-        confirmed: the holders that may run their work.
-    """
-
-    at: float
-    limit: int
-    holders: Mapping[str, int]
-    confirmed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Holding:
-    """A time in which an execution held its slot. Infinite: not confirmed, not freed."""
-
-    taken: float
-    confirmed: float = math.inf
-    freed: float = math.inf
-
-
-@dataclass(frozen=True)
-class Disturbance:
-    """A time in which a fault that is known may have delayed starts.
-
-    Attributes:
-        process: empty if it may concern any.
-        is_outage: nothing could start.
-    """
-
-    at: float
-    until: float
-    process: str = ""
-    is_outage: bool = False
-
-
-@dataclass(frozen=True)
-class WholeRun:
-    """What is known of a run that has ended, in which nothing else was sent.
-
-    Attributes:
-        sendings: all messages.
-        dead_letters: what RequestDeadLetterQueue contains.
-        queued: the approximate number of messages on RequestQueue.
-        versions: by process: the versions of its item, in the order of the writes.
-        disturbances: the faults that acted.
-        janitor_runs: start and end of the complete ones; None if they are not known.
-    """
-
-    sendings: Sequence[Sending] = ()
-    dead_letters: Sequence[RefusedMessage] = ()
-    queued: int = 0
-    versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
-    disturbances: Sequence[Disturbance] = ()
-    janitor_runs: Sequence[tuple[float, float]] | None = None
-
-
-@dataclass(frozen=True)
 class AuditBounds:
     """Seconds. The defaults hold for the template's default parameters.
 
@@ -234,20 +152,16 @@ class AuditBounds:
         dead_holder: within which the slot of an ended execution is free after its work has ended (S4), and within which
             the row of an ended execution ends (S3): the grace time, two janitor periods, and one for the run itself.
         reservation: how long before its recorded start a request may have been granted: after that time the janitor
-            frees a reservation that has no execution. It includes a minute from an audit line to its change.
+            frees a reservation that has no execution.
         intake: within which a message becomes a row, from which its order counts (S5): a starter that dies delays it by
             the visibility timeout.
         free_slot: for which a slot may be free while a request that fits is queued (S6).
-        disturbed: the same, of which a known fault may be the cause.
-        grace: after which a janitor run frees the slot of an ended execution.
     """
 
     dead_holder: float = 300.0
-    reservation: float = 360.0
+    reservation: float = 300.0
     intake: float = 360.0
     free_slot: float = 600.0
-    disturbed: float = 600.0
-    grace: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -260,7 +174,6 @@ class WorkHistory:
         processes: the present items of SlotTable, without malformed ones.
         rows: of requests, those that had not ended at the begin of the period.
         not_read: what could not be read, also a part of a list. A check that needs it is not shown.
-        run: None unless the requests were sent by the reader's own run.
     """
 
     since: float
@@ -273,7 +186,6 @@ class WorkHistory:
     acts: Sequence[OperatorAct] = ()
     not_read: Sequence[UnreadSource] = ()
     bounds: AuditBounds = AuditBounds()
-    run: WholeRun | None = None
 
     def lacks(self, *sources: str) -> list[str]:
         """What of these sources could not be read, in sentences."""
@@ -296,10 +208,21 @@ class WorkHistory:
 
     @cached_property
     def without_row(self) -> Sequence[Attempt]:
-        """The executions of the period that have no row."""
+        """The executions of the period that have no row. That of a redriven one may have expired."""
         return [
-            each for each in self.attempts if each.row is None and (each.stopped is None or each.stopped >= self.since)
+            each
+            for each in self.attempts
+            if each.row is None and not each.redriven and (each.stopped is None or each.stopped >= self.since)
         ]
+
+    @cached_property
+    def last_work(self) -> Mapping[str, float]:
+        """When the last work of each execution has ended, by its name; infinite while it runs."""
+        last: dict[str, float] = {}
+        for work in self.work:
+            ended = math.inf if work.ended is None else work.ended
+            last[work.execution] = max(last.get(work.execution, 0.0), ended)
+        return last
 
     @cached_property
     def by_execution(self) -> Mapping[str, Attempt]:
@@ -314,28 +237,6 @@ class WorkHistory:
     def _by_execution(self) -> Mapping[str, RequestRow]:
         return {each.execution: each for each in self.rows}
 
-    @cached_property
-    def holdings(self) -> Mapping[str, Sequence[Holding]]:
-        """When each execution held its slot, by its name; empty if the versions of the items are not known."""
-        found: dict[str, list[Holding]] = {}
-        for versions in (self.run or WholeRun()).versions.values():
-            held: dict[str, Holding] = {}
-            for version in versions:
-                for execution in held.keys() - version.holders.keys():
-                    found.setdefault(execution, []).append(replace(held.pop(execution), freed=version.at))
-                for execution in version.holders:
-                    holding = held.get(execution, Holding(version.at))
-                    is_new = execution in version.confirmed and math.isinf(holding.confirmed)
-                    held[execution] = replace(holding, confirmed=version.at) if is_new else holding
-            for execution, holding in held.items():
-                found.setdefault(execution, []).append(holding)
-        return found
-
-    def freed(self, execution: str) -> float | None:
-        """When the slot of an execution was freed for the last time; None if that is not known."""
-        last = self.holdings.get(execution, [Holding(0.0)])[-1].freed
-        return None if math.isinf(last) else last
-
     def default_weight(self, name: str) -> int:
         """The weight of a process's request that states none; 1 if its item is not known."""
         return self.processes[name].default_weight if name in self.processes else 1
@@ -344,10 +245,6 @@ class WorkHistory:
         """The weight of a request, in the unit of the limit; 1, the least, if it has no row."""
         row = self.row(execution)
         return (row.weight or self.default_weight(row.process)) if row else 1
-
-    def versions_of(self, name: str) -> Sequence[ItemVersion]:
-        """The known versions of a process's item."""
-        return self.run.versions.get(name, ()) if self.run else ()
 
     @cached_property
     def by_process(self) -> Mapping[str, list[Attempt]]:
@@ -364,6 +261,22 @@ class WorkHistory:
         for each in sorted(self.rows, key=lambda each: each.placed):
             found[each.process].append(each)
         return found
+
+    @cached_property
+    def _grants(self) -> Mapping[str, list[int]]:
+        """The values of each process's `grants` that its rows have, in order."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for row in self.rows:
+            found[row.process] |= {number for number in (grant_of(row), row.put_back) if number}
+        return {name: sorted(numbers) for name, numbers in found.items()}
+
+    def all_grants_known(self, name: str, after: int, until: int) -> bool:
+        """Whether each change of a process's `grants` between two values is that of a row.
+
+        Then no lease began meanwhile, and no reservation was taken back without a note: both change it (grants.py).
+        """
+        numbers = self._grants.get(name, [])
+        return bisect_right(numbers, until) - bisect_right(numbers, after) == until - after
 
     @cached_property
     def names(self) -> list[str]:
@@ -393,12 +306,14 @@ class LimitSteps:
         return None if None in values else [each for each in values if each is not None]
 
     def most(self, start: float, end: float) -> int | None:
-        """The highest limit in a time; None if one in it is not known."""
-        return None if (known := self.known(start, end)) is None else max(known, default=0)
+        """The highest limit that may have been in force in a time; None if one is not known."""
+        known = self.known(start - AFTER_LINE, end + BEFORE_LINE)
+        return None if known is None else max(known, default=0)
 
     def least(self, start: float, end: float) -> int | None:
-        """The lowest limit in a time; None if one in it is not known."""
-        return None if (known := self.known(start, end)) is None else min(known, default=0)
+        """The lowest limit that may have been in force in a time; None if one is not known."""
+        known = self.known(start - AFTER_LINE, end + BEFORE_LINE)
+        return None if known is None else min(known, default=0)
 
 
 def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
@@ -406,11 +321,8 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
 
     An audit line is written before its change, and does not prove it. The next line's `before`, or the present item,
     does. A limit that follows from neither is not known. While an operator's pause is in force the limit is 0, because
-    nothing is admitted; that is known only of a pause that lasts until now. The versions of the item state it exactly.
+    nothing is admitted; that is known only of a pause that lasts until now.
     """
-    if versions := history.versions_of(name):
-        changes = [(b.at, b.limit) for a, b in pairwise(versions) if a.limit != b.limit]
-        return LimitSteps([(-math.inf, versions[0].limit), *changes])
     process = history.processes.get(name)
     if history.lacks("AuditLogGroup"):
         return LimitSteps([(-math.inf, None)])

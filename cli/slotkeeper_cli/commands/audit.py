@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
+from slotkeeper_cli.audit.check_result import CheckResult, Result
 from slotkeeper_cli.audit.figures import figures
-from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.history_reader import MAX_CALLS, Window, read_history
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
@@ -55,7 +56,7 @@ def show_audit(
     window = _window(since, until, time.time())
     context = current_context()
     with context.out.counting() as on_read:
-        history = read_history(context.stack, window, process, on_read)
+        history = read_history(Account(context.stack), window, process, on_read)
     results = judge(history)
     if html is not None:
         write_page(html, audit_page(history, results, context.stack.name))

@@ -239,7 +239,7 @@ class StackReader:
 
         def read() -> dict[str, Any]:
             now = time.time()
-            history = read_history(self.stack, Window(now - hours * 3600, now), name)
+            history = read_history(Account(self.stack), Window(now - hours * 3600, now), name)
             return {
                 "checks": [each.as_dict() for each in judge(history)],
                 "figures": figures(history).get(name),

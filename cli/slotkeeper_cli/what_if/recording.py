@@ -10,6 +10,7 @@ from functools import cached_property
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.history_reader import OnRead, Window, read_requests
 from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, acts_of, limit_steps
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
@@ -83,7 +84,7 @@ def read_recording(
         NotFound: there is no such process.
         CommandFailed: records without which a replay would be wrong could not be read.
     """
-    history = read_requests(stack, window, process, on_read)
+    history = read_requests(Account(stack), window, process, on_read)
     if lacking := history.lacks(REQUESTS, "SlotTable"):
         raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
     return recording_of(history, process)

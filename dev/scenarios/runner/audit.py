@@ -15,15 +15,16 @@ from dev.emulator.live_view import counted
 from dev.judge.grant_order import Row, wrong_order
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper_cli.audit import judge
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, RefusedMessage, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import AuditBounds, WorkHistory
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
 from slotkeeper_cli.unread import Search
 
 from .checks import check_none
+from .whole_run import RefusedMessage, WholeRun, changes_of_limits, judge_run
 
 
 class Journal:
@@ -64,33 +65,29 @@ class Journal:
         return self._newest
 
 
-def read(aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | None = None) -> WorkHistory:
-    """The history of a run that has ended, of one process or of all. At least one message must have been sent."""
+def read(
+    aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | None = None
+) -> tuple[WorkHistory, WholeRun]:
+    """The history of a run that has ended, of one process or of all, and what is left on its queues.
+
+    At least one message must have been sent.
+    """
     stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
     window = Window(min(each.at for each in run.sendings), time.time())
     also = {process_of_execution(each.execution) for each in run.sendings}
-    history = read_history(stack, window, process, also=also)
+    history = read_history(Account(stack), window, process, also=also)
     dead_letters = [
         RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
         for each in read_dead_letters(stack, Search(), [DeadLetterQueueName.REQUEST])
     ]
     known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
-    return replace(history, run=known, bounds=bounds)
+    # Runs change limits without the command.
+    return replace(history, acts=[*history.acts, *changes_of_limits(run.items)], bounds=bounds), known
 
 
-def versions(items: Sequence[Item]) -> dict[str, list[ItemVersion]]:
-    """The versions of each process's item."""
-    found: dict[str, list[ItemVersion]] = defaultdict(list)
-    for item in items:
-        weights = {name: holder.weight for name, holder in item.holders.items()}
-        confirmed = frozenset(name for name, holder in item.holders.items() if holder.state == "RUNNING")
-        found[item.process].append(ItemVersion(item.at, 0 if item.paused else item.limit, weights, confirmed))
-    return found
-
-
-def checks_of(history: WorkHistory, changes: Sequence[Item | Row]) -> list[CheckResult]:
+def checks_of(history: WorkHistory, run: WholeRun, changes: Sequence[Item | Row]) -> list[CheckResult]:
     """The audit's checks, and that no version of an item and no write breaks a guarantee."""
-    return [*judge(history), *([_writes_are_right(history, changes)] if changes else [])]
+    return [*judge_run(history, run), *([_writes_are_right(history, changes)] if changes else [])]
 
 
 def _writes_are_right(history: WorkHistory, changes: Sequence[Item | Row]) -> CheckResult:

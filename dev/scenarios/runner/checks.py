@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
+from slotkeeper_cli.audit.check_result import CheckResult, Result, first_of
 
 RESULTS = {True: Result.HOLDS, False: Result.FAILS, None: Result.NOT_SHOWN}
 STYLES = {True: "[green]holds[/]", False: "[bold red]FAILS[/]", None: "[yellow]not shown[/]"}

@@ -39,7 +39,7 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import Stalled
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import rounded
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 

@@ -13,10 +13,11 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.checks import check_none
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
+from dev.scenarios.runner.whole_run import Sending
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.work_history import CHILD, Sending, WorkHistory
+from slotkeeper_cli.audit.check_result import CheckResult
+from slotkeeper_cli.audit.work_history import CHILD, WorkHistory
 
 from . import slot_requests, slot_stack
 from .slot_report import Parameters, build

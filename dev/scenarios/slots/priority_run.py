@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
+from dev.scenarios.runner.whole_run import Sending
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving, RequestTable
 from slotkeeper.slots.rows import RequestRow, RequestRows
-from slotkeeper_cli.audit.work_history import Sending
 
 from . import slot_requests, slot_stack
 from .slot_report import Parameters, build

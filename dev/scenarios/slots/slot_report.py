@@ -30,10 +30,12 @@ from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import PAGE, PICTURE, Outcome, Run, figure_table, list_table, spread_text
+from dev.scenarios.runner.whole_run import WholeRun, hand_offs
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from slotkeeper_cli.audit.audit_page import audit_page, history_timeline
+from slotkeeper_cli.audit.check_result import CheckResult, Result
 from slotkeeper_cli.audit.figures import figures
-from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.intervals import spread
 from slotkeeper_cli.audit.order_check import in_order
 from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.look.timeline import timeline_svg
@@ -56,6 +58,7 @@ class SlotsOfRun:
     process: str
     kind: str
     history: WorkHistory
+    run: WholeRun
     changes: Sequence[Item | Row] = ()
 
 
@@ -68,12 +71,12 @@ def build(
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
     of = figures(history, window).get(process, {})
     states = Counter(each.state for each in history.rows)
-    judged = [*audit.checks_of(history, slots.changes), *checks]
+    judged = [*audit.checks_of(history, slots.run, slots.changes), *checks]
     item = history.processes.get(process)
     peak = judged[0].numbers["processes"].get(process, {}).get(slots.kind, {})
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     content = {
-        "requests": len(history.run.sendings) if history.run else 0,
+        "requests": len(slots.run.sendings),
         "succeeded": states["SUCCEEDED"],
         "failed": states["FAILED"],
         "failures": _listed(history, ("FAILED",)),
@@ -82,7 +85,7 @@ def build(
         "granted_in_order": in_order(history).result is not Result.FAILS,
         "slots_in_use_at_end": item.slots_in_use if item else None,
         "wait": {name: each["wait"] for name, each in of["priorities"].items()},
-        "handoff": of["hand_off"],
+        "handoff": spread([seconds for _, seconds in hand_offs(history, slots.run, process)], p50=0.5, p99=0.99),
         "slot_utilisation": of["utilization"],
         "total_seconds": round(end - history.since, 3),
         "more": dict(more),

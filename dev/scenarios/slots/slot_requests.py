@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.scenarios.runner import sending
+from dev.scenarios.runner.whole_run import Sending
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
-from slotkeeper_cli.audit.work_history import Sending
 
 PROCESS = "sample"  # the template's default of ProcessName
 MACHINE_PROCESS = "weather"

@@ -14,13 +14,14 @@ from dev.scenarios.runner.audit import Journal
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.janitor_clock import JanitorClock
 from dev.scenarios.runner.scenario import CannotContinue, Run
+from dev.scenarios.runner.whole_run import Sending, WholeRun
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.rows import RequestRows
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.history_reader import Window
 from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, WorkHistory
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.what_if import Recording, read_recording, replay
 
@@ -91,8 +92,8 @@ def collect(aws: EmbeddedAws, sent: Sequence[Sending], process: str = PROCESS, k
     journal.read()
     changes = [each for each in journal.changes if each.process == process]
     items = [each for each in journal.items if each.process == process]
-    known = WholeRun(sent, versions=audit.versions(items))
-    return SlotsOfRun(process, kind, audit.read(aws, known, BOUNDS, process), changes)
+    history, known = audit.read(aws, WholeRun(sent, items), BOUNDS, process)
+    return SlotsOfRun(process, kind, history, known, changes)
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dev.scenarios.runner.checks import check_none
+from dev.scenarios.runner.whole_run import STARTED, RefusedMessage, Sending
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.work_history import STARTED, Sending, WorkHistory, label_of
+from slotkeeper_cli.audit.check_result import CheckResult
+from slotkeeper_cli.audit.work_history import WorkHistory, label_of
 
 CALLER = Path(__file__).with_name("soak-caller.asl.json")
 _ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
@@ -113,7 +114,7 @@ def _request(of: Mapping[str, Any]) -> Request:
     return of["process"], of["request_id"], of["attempt"]
 
 
-def all_was_published(history: WorkHistory, received: Received) -> CheckResult:
+def all_was_published(history: WorkHistory, refused: Sequence[RefusedMessage], received: Received) -> CheckResult:
     """Each end has its event, each failure its notification, each caller its answer.
 
     A caller that was answered with a failure may have a request that has succeeded since, in a redriven execution.
@@ -121,7 +122,6 @@ def all_was_published(history: WorkHistory, received: Received) -> CheckResult:
     ended = [row for row in history.rows if row.ended is not None and row.state not in ("RETURNED", "REDRIVEN")]
     keys = {row.execution: (row.process, row.request_id, row.attempt) for row in ended}
     succeeded = {row.request_id for row in ended if row.state == "SUCCEEDED"}
-    refused = history.run.dead_letters if history.run else ()
     problems = {
         "without an event": [
             label_of(row)

@@ -33,12 +33,12 @@ from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit, checks
 from dev.scenarios.runner.janitor_clock import JanitorRun
 from dev.scenarios.runner.scenario import PAGE, Outcome, Run, counts_text, figure_table, spread_text
+from dev.scenarios.runner.whole_run import STARTED, Disturbance, Sending, WholeRun, idle_times
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.audit.audit_page import audit_page
-from slotkeeper_cli.audit.free_slot_checks import idle_times
-from slotkeeper_cli.audit.history_checks import CheckResult, first_of
+from slotkeeper_cli.audit.check_result import CheckResult, first_of
 from slotkeeper_cli.audit.intervals import rounded
-from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import AuditBounds, WorkHistory
 
 from .soak_plan import DECK, RESTARTED, SHORT
 from .soak_receivers import Received, all_was_published
@@ -108,6 +108,7 @@ class Records:
     limits: Mapping[str, int]
     started: float
     history: WorkHistory
+    run: WholeRun
     changes: Sequence[Item | Row]
     sent: Sequence[SentMessage]
     received: Received
@@ -122,8 +123,9 @@ def whole_run(
     janitor_runs: Sequence[JanitorRun],
     faults: Sequence[FaultMark],
     calm_from: float,
+    grace: float,
 ) -> WholeRun:
-    """What the run knows beyond AWS's records."""
+    """What the run knows beyond AWS's records. Another fault may act while one lasts, so starts take longer then."""
     disturbances = [
         Disturbance(mark.at, min(mark.until + FAULT_LASTS, calm_from), mark.process)
         for mark in faults
@@ -133,35 +135,32 @@ def whole_run(
     complete = [(each.started, each.ended) for each in janitor_runs if each.ok]
     return WholeRun(
         sendings,
-        versions=audit.versions(items),
+        items,
         disturbances=[*disturbances, *outages],
+        disturbed=60.0,
         janitor_runs=complete,
+        grace=grace,
     )
 
 
-def bounds(grace: float) -> AuditBounds:
-    """Seconds, for a grace time.
-
-    A free slot is taken within a fraction of a second, more on a busy machine; the message of a starter that was killed
-    comes again after 6. Another fault may affect it then, and on a busy machine containers start slowly. The janitor
-    has run at the end, so nothing is left to it.
-    """
-    return AuditBounds(dead_holder=0.0, intake=10.0, free_slot=7.0, disturbed=60.0, grace=grace)
+# Seconds. A free slot is taken within a fraction of a second, more on a busy machine; the message of a starter that was
+# killed comes again after 6. The janitor has run at the end, so nothing is left to it.
+BOUNDS = AuditBounds(dead_holder=0.0, intake=10.0, free_slot=7.0)
 
 
 def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     """The report of one run."""
     history, started = records.history, records.started
     restarts = RESTARTED if parameters.minutes >= SHORT else RESTARTED[1:]
-    idle = [each for process in records.limits for each in idle_times(history, process)]
-    calm = [each.seconds for each in idle if each.began >= records.calm_from and each.taken_by]
+    idle = [each for process in records.limits for each in idle_times(history, records.run, process)]
+    calm = [each.seconds for each in idle if each.began >= records.calm_from and each.started]
     figures = {
         "requests": sum(not sent.bad for sent in records.sent) + len(records.received.callers),
         "callers": len(records.received.callers),
         "bad_messages": sum(bool(sent.bad) for sent in records.sent),
         "executions": dict(Counter(each.status for each in history.attempts).most_common()),
         "states": dict(Counter(each.state for each in history.rows).most_common()),
-        "dead_lettered": len(history.run.dead_letters) if history.run else 0,
+        "dead_lettered": len(records.run.dead_letters),
         "glue_runs": {"started": len(history.work), "SUCCEEDED": sum(each.succeeded for each in history.work)},
         "faults": dict(Counter(mark.kind for mark in records.faults)),
         "janitor_runs": {"started": len(records.janitor_runs), "complete": sum(r.ok for r in records.janitor_runs)},
@@ -179,8 +178,8 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
         ],
     }
     judged = [
-        *audit.checks_of(history, records.changes),
-        all_was_published(history, records.received),
+        *audit.checks_of(history, records.run, records.changes),
+        all_was_published(history, records.run.dead_letters, records.received),
         every_fault_acted(records, [*DECK, *restarts]),
     ]
     report = run.report(parameters, started, judged, figures)

@@ -15,7 +15,7 @@ from dev.scenarios.runner.scenario import Command, FiniteRange, Outcome, Run, Sc
 
 from .fault_player import FaultPlayer
 from .soak_plan import burst, draw
-from .soak_report import Parameters, Records, bounds, build, whole_run
+from .soak_report import BOUNDS, Parameters, Records, build, whole_run
 from .soak_stack import ENGINE, GRACE, JANITOR_PERIOD, PARAMETERS, SoakStack
 
 CALM_EACH = 4  # requests per process in addition to its slots, after the faults
@@ -52,10 +52,10 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
             *(each.sending for each in player.sent),
             *(each.sending for each in received.callers),
         ]
-        known = whole_run(sendings, items, janitor.runs, faults, calm_from)
-        history = audit.read(aws, known, bounds(GRACE))
+        known = whole_run(sendings, items, janitor.runs, faults, calm_from, GRACE)
+        history, known = audit.read(aws, known, BOUNDS)
     records = Records(
-        plan.limits, player.started, history, changes, player.sent, received, janitor.runs, faults, calm_from
+        plan.limits, player.started, history, known, changes, player.sent, received, janitor.runs, faults, calm_from
     )
     return build(parameters, records, run)
 

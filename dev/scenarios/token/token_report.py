@@ -24,7 +24,7 @@ from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, since, spread_text
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import spread
 
 from .token_records import MessageOutcome, Records, message_outcomes

@@ -27,7 +27,7 @@ from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import since
 from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_GROWTH, PROBE_JITTER
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult
 
 REFUSALS = ("503", "dropped")
 

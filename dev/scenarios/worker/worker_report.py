@@ -27,7 +27,7 @@ from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table, since
-from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import weighted_steps
 
 from . import worker_outage
