@@ -100,7 +100,7 @@ def test_doctor_names_a_queued_request_that_will_be_too_late(operator: Operator,
         operator.processes.pause("sample")
     (check,) = operator.run("doctor", "--only", "deadlines", "--json").json["checks"]
     assert check["level"] == level
-    assert [f"before 2099-11-28 {END}" in each["saw"] for each in check["findings"]] == [True] * is_paused
+    assert [f"before 2099-11-28 {END}" in each["what"] for each in check["findings"]] == [True] * is_paused
 
 
 END = time.strftime("%H:%M:%S", time.localtime(4_099_532_400))
