@@ -233,7 +233,7 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("alarms", _silent("JanitorSilentAlarm", 3600), ["bad: JanitorSilentAlarm is in ALARM"]),
     ("alarms", _silent("StarterErrorAlarm", 600), ["bad: StarterErrorAlarm is in ALARM"]),
     (
-        "alarm-actions",
+        "alarm-data",
         {"alarms": 6 * [alarm("INSUFFICIENT_DATA")]},
         [f"warn: 6 alarms without data: {'JobAlarm, ' * 5}..."],
     ),

@@ -90,6 +90,9 @@ def silent(account: Account, _now: float) -> Iterator[Finding]:
         )
         why = "Wait for their next periods. If one still has no data, its metric is not published."
         yield Finding("warn", what, why)
+
+
+def actions(account: Account, _now: float) -> Iterator[Finding]:
     off = sorted(str(one["LogicalId"]) for one in account.alarms() if not one.get("ActionsEnabled", True))
     if off:
         what = f"the actions of alarms are disabled: {', '.join(off)}"
@@ -152,7 +155,8 @@ def _many(value: Any) -> list[Any]:
 
 CHECKS = (
     HealthCheck("alarms", "no alarm is in ALARM", ringing, is_urgent=True),
-    HealthCheck("alarm-actions", "each alarm has data, and its actions are enabled", silent),
+    HealthCheck("alarm-data", "each alarm has data", silent),
+    HealthCheck("alarm-actions", "the actions of alarms are enabled", actions),
     HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
     HealthCheck("keys", "each service that needs the keys of topic and stack may use them", keys),
 )
