@@ -318,7 +318,7 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
         _source("EndingQueue", mapping(State="Disabled")),
         [
             "bad: the event source of EndingQueue is Disabled: EndingFunction receives no messages: The janitor alone "
-            "answers callers and publishes ends, once a minute. 0 messages are waiting there."
+            "answers callers and publishes ends, once a minute."
         ],
     ),
     (

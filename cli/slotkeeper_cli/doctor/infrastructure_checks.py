@@ -122,14 +122,13 @@ def event_sources(account: Account, _now: float) -> Iterator[Finding]:
             yield Finding("bad", what, others if mappings else f"{consumer.alone} {DEPLOY}")
         for one in mappings:
             if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
-                number = count(
-                    int(account.queues()[queue].get("ApproximateNumberOfMessages", 0)), "message is", "messages are"
-                )
+                messages = int(account.queues()[queue].get("ApproximateNumberOfMessages", 0))
+                waits = f" {count(messages, 'message is', 'messages are')} waiting there." * bool(messages)
                 changed = one.get("LastModified")
                 yield Finding(
                     "bad",
                     f"the event source of {queue} is {one.get('State')}: {consumer.function} receives no messages",
-                    f"{consumer.alone} {number} waiting there.",
+                    consumer.alone + waits,
                     f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
                     since=changed.timestamp() if changed else None,
                 )
