@@ -7,24 +7,27 @@ import os
 import platform
 import shlex
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
-from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.holders import executions_of
+from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
 from slotkeeper_cli.requests import fields_in, weight_in
 from slotkeeper_cli.slot_control import SlotControl, SlotlessExecution, find_slotless_executions, repair_texts
 from slotkeeper_cli.stack_variables import function_variables, shell_variables, write_private
 
+_KEPT_SETTINGS = ("default_weight", "timeout_minutes", "settle_seconds", "rate")
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
 app = typer.Typer(help="Repair or restore SlotTable; print outputs and variables.", no_args_is_help=True)
@@ -47,17 +50,31 @@ def reconcile(
     may release more.
     """
     context = current_context()
-    control = SlotControl(context.stack)
-    chosen, malformed = ([control.process(name) for name in process], []) if process else control.read_all()
+    account = Account(context.stack)
+    control = account.control
+    chosen, malformed = ([control.process(name) for name in process], []) if process else account.processes()
+    slotless = find_slotless_executions(context.stack, control, chosen)
+    dead, unread = _dead(account, chosen)
     report: dict[str, Any] = {
-        "adopted": [one.execution for one in find_slotless_executions(context.stack, control, chosen)],
+        "adopted": [one.execution for one in slotless],
         "drifted": [one.name for one in chosen if one.has_drifted],
-        "dead": _dead(control, chosen),
+        "dead": dead,
         "expired": [name for one in chosen for name in sorted(one.expired_leases(time.time()))],
         "malformed": [str(one) for one in malformed],
     }
+    if unread:
+        context.out.note(
+            f"{count(unread, 'holder')} not checked: too many executions do not run. The janitor checks all."
+        )
     if not check:
-        _repair(context, control, chosen, report)
+        audit("stack reconcile", adopt=report["adopted"], repair=report["drifted"])
+        # Counters first, since an adoption increments them.
+        for one in chosen:
+            if one.has_drifted and not control.processes.repair_counter(one):
+                context.out.note(f"{one.name} changed meanwhile, so its counter was not repaired: run this again.")
+        processes = {one.name: one for one in chosen}
+        report["adopted"] = [one.execution for one in slotless if _adopt(account, one, processes[one.process])]
+        report["janitor"] = _janitor(context)
     context.out.result(report, lambda console: _render(console, report, check))
     if malformed:
         which = count(len(malformed), "malformed process was", "malformed processes were")
@@ -66,45 +83,29 @@ def reconcile(
         raise ProblemsFound("SlotTable does not match the running executions: run slotkeeper stack reconcile")
 
 
-def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
-    """Holders whose execution has ended, also those that ended seconds ago and are about to be released."""
-    running = set(control.workflow.running())
-    dead = []
-    for process in chosen:
-        for name in sorted(set(executions_of(process)) - running):
-            execution = control.workflow.describe(name)
-            if process.holders[name].state == "RUNNING" and (execution is None or execution.is_closed):
-                dead.append(name)
-    return dead
+def _dead(account: Account, chosen: Iterable[Process]) -> tuple[list[str], int]:
+    """Holders whose execution has ended, perhaps seconds ago, and the number of those that were not checked."""
+    names = [name for one in chosen for name, holder in sorted(one.holders.items()) if holder.state == "RUNNING"]
+    statuses = account.statuses(names)
+    is_closed = [name for name in names if name in statuses and statuses[name] in ("", *CLOSED_STATUSES)]
+    return is_closed, len(set(names) - statuses.keys())
 
 
-def _repair(context: CommandContext, control: SlotControl, chosen: list[Process], report: dict[str, Any]) -> None:
-    processes = {one.name: one for one in chosen}
-    slotless = find_slotless_executions(context.stack, control, chosen)
-    audit("stack reconcile", adopt=[one.execution for one in slotless], repair=report["drifted"])
-    # Counters first, since an adoption increments them.
-    for one in chosen:
-        if one.has_drifted and not control.processes.repair_counter(one):
-            context.out.note(f"{one.name} changed meanwhile, so its counter was not repaired: run this again.")
-    report["adopted"] = [one.execution for one in slotless if _adopt(control, one, processes[one.process])]
-    report["janitor"] = _janitor(context)
-
-
-def _adopt(control: SlotControl, one: SlotlessExecution, process: Process) -> bool:
+def _adopt(account: Account, one: SlotlessExecution, process: Process) -> bool:
     """Record an execution as a holder, with the weight that its request had; False if it holds a slot meanwhile."""
-    described = control.workflow.describe(one.execution)
-    stated = weight_in(fields_in(described.input)) if described else None
-    target, weight = one.target or process.target, stated or process.default_weight
-    return control.slots.adopt(one.process, one.execution, one.since, target, weight)
+    described = account.execution(one.execution)
+    weight = (weight_in(fields_in(described.input)) if described else None) or process.default_weight
+    return account.control.slots.adopt(one.process, one.execution, one.since, one.target or process.target, weight)
 
 
 def _janitor(context: CommandContext) -> dict[str, int]:
     """Invoke the janitor; return its counts by metric."""
     context.out.note("Invoking the janitor.")
     answer = context.stack.invoke(context.stack.outputs["JanitorFunctionName"])
-    payload = answer["Payload"].read()
+    payload = answer["Payload"].read().decode(errors="replace")
     if answer.get("FunctionError"):
-        raise CommandFailed(f"the janitor failed (see its log): {payload.decode(errors='replace')[:500]}")
+        why = fields_in(payload).get("errorMessage", payload)
+        raise CommandFailed(f"the janitor failed (see its log): {cut(str(why), 500)}")
     counts: dict[str, int] = json.loads(payload)
     return counts
 
@@ -180,48 +181,37 @@ def restore(
     running executions. Leases cannot be adopted: wait for the longest that your code takes, then resume the processes.
     """
     context = current_context()
-    control, dynamodb = SlotControl(context.stack), context.stack.client("dynamodb")
-    created, existing, malformed = list[str](), list[str](), list[str]()
-    leased: dict[str, int] = {}
-    now = time.time()
+    control, dynamodb, now = SlotControl(context.stack), context.stack.client("dynamodb"), time.time()
+    created, existing, malformed = dict[str, int](), list[str](), list[str]()  # created: when its last lease ends, or 0
     audit("stack restore", source=source)
     try:
         for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
-            elif _create(control, one):
-                created.append(one.name)
-                ends = [held.removable_from for held in one.holders.values() if held.removable_from is not None]
-                leased |= {one.name: max(ends)} if ends and max(ends) > now else {}
+                continue
+            settings: dict[str, Any] = {name: getattr(one, name) for name in _KEPT_SETTINGS}
+            if control.processes.create(one.name, one.slot_limit, one.target, paused=True, **settings):
+                created[one.name] = max((held.removable_from or 0 for held in one.holders.values()), default=0)
             else:
                 existing.append(one.name)
     except dynamodb.exceptions.ResourceNotFoundException as error:
         raise NotFound(f"there is no table {source!r} in {context.stack.region}: check --from") from error
-    lines = [
-        *(f"{name}: copied, paused.{_until_leases_end(leased.get(name), now)}" for name in created),
-        *(f"{name}: exists already, unchanged." for name in existing),
-        *(f"malformed, not copied: {text}" for text in malformed),
-        *[
+    leased = {name: end for name, end in created.items() if end > now}
+    warnings = {
+        name: f" The backup has leases: do not resume it before {local_time(end)}, in {duration(end - now)}."
+        for name, end in leased.items()
+    }
+    lines = [f"{name}: copied, paused.{warnings.get(name, '')}" for name in created]
+    lines += [f"{name}: exists already, unchanged." for name in existing]
+    lines += [f"malformed, not copied: {text}" for text in malformed]
+    if created:
+        lines.append(
             "Next: slotkeeper stack reconcile; wait for the longest lease that your code takes, since leases that were "
             "taken after the backup are not known; then slotkeeper process resume."
-        ]
-        * bool(created),
-    ]
-    lines = lines or [f"{source} has no processes."]
-    ends_at = {name: iso(end) for name, end in leased.items()}
-    context.out.result({"taken": created, "left": existing, "malformed": malformed, "leased_until": ends_at}, lines)
-
-
-def _create(control: SlotControl, restored: Process) -> bool:
-    names = ("default_weight", "timeout_minutes", "settle_seconds", "rate")
-    settings: dict[str, Any] = {name: getattr(restored, name) for name in names}
-    return control.processes.create(restored.name, restored.slot_limit, restored.target, paused=True, **settings)
-
-
-def _until_leases_end(end: int | None, now: float) -> str:
-    if end is None:
-        return ""
-    return f" The backup has leases: do not resume it before {local_time(end)}, in {duration(end - now)}."
+        )
+    data: dict[str, Any] = {"taken": [*created], "left": existing, "malformed": malformed}
+    data |= {"leased_until": {name: iso(end) for name, end in leased.items()}}
+    context.out.result(data, lines or [f"{source} has no processes."])
 
 
 @app.command("env", cls=StackCommand)
