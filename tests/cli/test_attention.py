@@ -455,7 +455,7 @@ def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, mon
     queued = operator.wait("b", "other")
     set_clock(monkeypatch, NOW + 60)
     account = Account(StackConnection("slotkeeper"))
-    assert readings.queues(account, NOW + 60).of["other"].rows
+    assert readings.queues(account).of["other"].rows
     operator.release(name)
     operator.stop(name)
     operator.start(queued, "other")
@@ -467,7 +467,7 @@ def test_a_queue_is_in_order_whatever_order_a_scan_has(operator: Operator, monke
     operator.wait("a", priority="high")
     real = readings._scan
     monkeypatch.setattr(readings, "_scan", lambda *asked: reversed([*real(*asked)]))
-    queues = readings.queues(Account(StackConnection("slotkeeper")), NOW)
+    queues = readings.queues(Account(StackConnection("slotkeeper")))
     assert [row.request_id for row in queues.of["sample"].rows] == ["a", "b"]
 
 

@@ -97,18 +97,18 @@ class HealthyAccount:
             "rules": {"JanitorFunctionRound": "ENABLED"},
             "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
             "machines": {},
-            "unheld runs": [],
-            "ledger": ((), True),
-            "retry policy": "{}",
-            "account limit": {"UnreservedConcurrentExecutions": 10},
-            "topic": {},
+            "runs_without_slot": [],
+            "ledger_rows": ((), True),
+            "retry_policy": "{}",
+            "unreserved_concurrency": 10,
+            "topic_key": "",
             "subscriptions": [{"SubscriptionArn": "arn:aws:sns:...:1", "Endpoint": "us@example.com"}],
-            "key policy": {},
-            "processes and queues": Queues(queues, Listed()),
-            "open rows": Listed(),
-            "failures of a day": Listed(),
+            "key_policy": {},
+            "queues": Queues(queues, Listed()),
+            "open_rows": Listed(),
+            "failures": Listed(),
         }
-        return self._read(key[0], healthy[key[0]])
+        return self._read(key[1], healthy[key[1]])
 
     def processes(self) -> Any:
         return self._read("processes", [process()]), []
@@ -117,7 +117,7 @@ class HealthyAccount:
         return {}
 
     def usual_seconds(self, target: str) -> float | None:
-        return self._read("usual seconds", {}).get(target)
+        return self._read("usual_seconds", {}).get(target)
 
     def template(self) -> Any:
         ledger = {"TimeToLiveSpecification": {"Enabled": True}}
@@ -134,10 +134,10 @@ class HealthyAccount:
             queue("RequestDeadLetterQueue"),
             queue("WorkDeadLetterQueue"),
         ]
-        return self._read("queues", {one["QueueArn"].removeprefix("arn:"): one for one in consumed})
+        return self._read("attributes", {one["QueueArn"].removeprefix("arn:"): one for one in consumed})
 
     def event_sources(self, name: str) -> Any:
-        return self._read("event sources", {}).get(name, [OF_WORK if name == "WorkQueue" else mapping()])
+        return self._read("event_sources", {}).get(name, [OF_WORK if name == "WorkQueue" else mapping()])
 
     def alarms(self) -> Any:
         return self._read("alarms", [alarm("OK")])
@@ -148,7 +148,7 @@ class HealthyAccount:
 
 def found(check: str, **changes: Any) -> list[str]:
     """The findings of a check over the healthy stack with changes: severity, what, why."""
-    account: Any = HealthyAccount({name.replace("_", " "): value for name, value in changes.items()})
+    account: Any = HealthyAccount(changes)
     return [f"{one.severity}: {one.what}: {one.why}" for one in _CHECKS[check].find(account, NOW)]
 
 
@@ -176,7 +176,7 @@ def _row(status: str, due: float | None = None, lease: float = 0, plan: Any = No
 
 
 def _rows(*listed: Any, is_whole: bool = True) -> dict[str, Any]:
-    return {"ledger": ([(f"r{number}", row) for number, row in enumerate(listed)], is_whole)}
+    return {"ledger_rows": ([(f"r{number}", row) for number, row in enumerate(listed)], is_whole)}
 
 
 def _worker(reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
@@ -184,16 +184,16 @@ def _worker(reserved: int | None, unreserved: int = 10, wanted: str = "0") -> di
     return {
         "functions": {"WorkerFunction": FunctionSettings(120, reserved, "Allow")},
         "parameters": {"WorkerReservedConcurrency": wanted},
-        "account limit": {"UnreservedConcurrentExecutions": unreserved},
+        "unreserved_concurrency": unreserved,
     }
 
 
 def _work_queue(**policy: Any) -> dict[str, Any]:
-    return {"queues": {"WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}}
+    return {"attributes": {"WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}}
 
 
 def _source(name: str, *mappings: dict[str, Any]) -> dict[str, Any]:
-    return {"event sources": {name: list(mappings)}}
+    return {"event_sources": {name: list(mappings)}}
 
 
 def _opened(age: float) -> Health:
@@ -244,8 +244,8 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"subscriptions": PENDING},
         ["warn: subscription not confirmed yet: us@example.com", "warn: the alarms' topic"],
     ),
-    ("keys", {"topic": {"KmsMasterKeyId": "alias/aws/sns"}}, ["bad: the topic is encrypted with alias/aws/sns"]),
-    ("keys", {"topic": {"KmsMasterKeyId": KEY}}, [f"bad: the policy of key {KEY} does not let cloudwatch"]),
+    ("keys", {"topic_key": "alias/aws/sns"}, ["bad: the topic is encrypted with alias/aws/sns"]),
+    ("keys", {"topic_key": KEY}, [f"bad: the policy of key {KEY} does not let cloudwatch"]),
     (
         "keys",
         {"parameters": {"KmsKeyArn": KEY}},
@@ -287,16 +287,16 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     # Each probe renews its state.
     ("breakers", {"downstreams": {"mail": _opened(3590)}}, ["warn: downstream mail: the breaker is OPEN since"]),
     ("breakers", {"downstreams": {"mail": _opened(3660)}}, ["bad: downstream mail: the breaker is OPEN since"]),
-    ("retry-policy", {"retry policy": None}, ["bad: the parameter of the retry policy does not exist"]),
-    ("retry-policy", {"retry policy": "not JSON"}, ["bad: the retry policy is invalid"]),
-    ("retry-policy", {"retry policy": '{"default": {"max_attempts": 0}}'}, ["bad: the retry policy is invalid"]),
+    ("retry-policy", {"retry_policy": None}, ["bad: the parameter of the retry policy does not exist"]),
+    ("retry-policy", {"retry_policy": "not JSON"}, ["bad: the retry policy is invalid"]),
+    ("retry-policy", {"retry_policy": '{"default": {"max_attempts": 0}}'}, ["bad: the retry policy is invalid"]),
     ("stack", {"description": {"StackStatus": "UPDATE_ROLLBACK_FAILED"}}, ["bad: the stack is UPDATE_ROLLBACK_FAILED"]),
     ("stack", {"description": {"StackStatus": "UPDATE_IN_PROGRESS"}}, ["warn: the stack is UPDATE_IN_PROGRESS"]),
     ("stack", {"description": {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}}, []),
     ("stack", {"outputs": {"SlotkeeperVersion": "0.0.9"}}, ["warn: the stack has version 0.0.9"]),
     (
         "queues",
-        {"queues": {"RequestQueue": queue("RequestQueue", 179, "RequestDeadLetterQueue", 20)}},
+        {"attributes": {"RequestQueue": queue("RequestQueue", 179, "RequestDeadLetterQueue", 20)}},
         ["bad: RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s: Set it to 180 s"],
     ),
     ("queues", _work_queue(), ["bad: the dead-letter queue of WorkQueue is missing, not WorkDeadLetterQueue"]),
@@ -308,7 +308,7 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "queues",
-        {"queues": {"DispatchQueue": queue("DispatchQueue", 180, "Other")}},
+        {"attributes": {"DispatchQueue": queue("DispatchQueue", 180, "Other")}},
         ["bad: the dead-letter queue of DispatchQueue is arn:Other, not none"],
     ),
     ("event-sources", _source("WorkQueue"), ["bad: WorkQueue has 0 event source mappings, but should have one"]),
@@ -382,9 +382,9 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("paused", _of(slot_limit=0), ["warn: process p has a limit of 0"]),
     ("item-size", _of(slot_limit=500), []),
     ("item-size", _of(slot_limit=1000, default_weight=4), []),
-    ("item-size", _of(slot_limit=100_000) | {"usual seconds": {"job": 50.0}}, ["warn: process p with 500 holders is"]),
-    ("item-size", _of(slot_limit=100) | {"usual seconds": {"job": 3.0}}, []),
-    ("item-size", _of(slot_limit=150) | {"usual seconds": {"job": 3.0}}, ["warn: process p with 150 holders is"]),
+    ("item-size", _of(slot_limit=100_000) | {"usual_seconds": {"job": 50.0}}, ["warn: process p with 500 holders is"]),
+    ("item-size", _of(slot_limit=100) | {"usual_seconds": {"job": 3.0}}, []),
+    ("item-size", _of(slot_limit=150) | {"usual_seconds": {"job": 3.0}}, ["warn: process p with 150 holders is"]),
     *(
         ("job-concurrency", {"processes": SHARED, "jobs": {"job": _runs(most)}}, texts)
         for most, texts in (
@@ -400,7 +400,11 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("job-timeouts", {"jobs": {"job": {"Timeout": 2880}}}, []),
     ("job-timeouts", _of(timeout_minutes=481), ["warn: Glue job job has a timeout of 480 min"]),
     ("job-timeouts", MACHINE, []),
-    ("unheld-runs", {"unheld runs": [("job", "jr_1", "p-1")]}, ["bad: Glue run jr_1 of job job is alive, but p-1"]),
+    (
+        "unheld-runs",
+        {"runs_without_slot": [("job", "jr_1", "p-1")]},
+        ["bad: Glue run jr_1 of job job is alive, but p-1"],
+    ),
     ("targets", _of(target=NO_TARGET), []),
     ("targets", {"jobs": {"job": None}}, ["bad: process p: Glue job 'job' does not exist: create it first"]),
     ("targets", {"jobs": {"job": {"MaxRetries": 1}}}, ["bad: process p: Glue job job has MaxRetries 1"]),

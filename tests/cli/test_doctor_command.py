@@ -162,7 +162,7 @@ def test_a_live_run_without_a_slot_is_found_but_not_of_a_malformed_process(
         run["StartedOn"] -= timedelta(hours=1)
     young = operator.run_glue("sample-young")
     edit(operator, "slot_limit", {"S": "1"}, "odd")
-    found = job_checks.unheld_runs_of(account, operator.glue_runs[0]["StartedOn"].timestamp())
+    found = job_checks.runs_without_slot(account)
     assert found == [("sample-job", gone, "sample-gone")]
     assert young not in started
 

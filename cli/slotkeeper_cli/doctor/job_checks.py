@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
+from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.target_checks import (
@@ -31,14 +33,16 @@ if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
 
 
+@reading
 def jobs(account: Account) -> dict[str, dict[str, Any] | None]:
     """The Glue jobs of the processes, by name; None for a job that does not exist."""
-    return account.kept(("jobs",), lambda: _targets(account, GLUE_JOB, get_job))
+    return _targets(account, GLUE_JOB, get_job)
 
 
+@reading
 def machines(account: Account) -> dict[str, dict[str, Any] | None]:
     """The state machines of the processes, by ARN; None for one that does not exist."""
-    return account.kept(("machines",), lambda: _targets(account, STATE_MACHINE, get_machine))
+    return _targets(account, STATE_MACHINE, get_machine)
 
 
 def _targets[Read](account: Account, kind: TargetKind, read: Callable[[Any, str], Read]) -> dict[str, Read]:
@@ -47,33 +51,31 @@ def _targets[Read](account: Account, kind: TargetKind, read: Callable[[Any, str]
     return dict(zip(names, in_parallel(lambda name: read(account.stack, name), names), strict=True))
 
 
-def unheld_runs_of(account: Account, now: float) -> list[tuple[str, str, str]]:
+@reading
+def runs_without_slot(account: Account) -> list[tuple[str, str, str]]:
     """Live Glue runs whose execution holds no slot, as (job, run, execution), of each job's newest 200 runs.
 
     Without the runs of the last minute, whose execution may have become a holder after the table was read, and without
     those of malformed processes, whose holders are not known.
     """
-    names = [name for name, job in jobs(account).items() if job is not None]
+    now, names = time.time(), [name for name, job in jobs(account).items() if job is not None]
 
     def live(job: str) -> Mapping[str, Mapping[str, float | None]]:
         search = account.control.glue.search_runs(job, now)
         search.read_page()
         return search.alive
 
-    def read() -> list[tuple[str, str, str]]:
-        processes, malformed = account.control.read_all()  # the kept reading may be older than a minute
-        held = {name for process in processes for name in process.holders}
-        unread = {one.process for one in malformed}
-        return [
-            (job, run, execution)
-            for job, runs in zip(names, in_parallel(live, names), strict=True)
-            for execution, started_at in runs.items()
-            for run, started in started_at.items()
-            if execution not in held and process_of_execution(execution) not in unread
-            if started is not None and started < now - CLOCK_DIFFERENCE_SECONDS
-        ]
-
-    return account.kept(("unheld runs",), read)
+    processes, malformed = account.control.read_all()  # the kept reading may be older than a minute
+    held = {name for process in processes for name in process.holders}
+    unread = {one.process for one in malformed}
+    return [
+        (job, run, execution)
+        for job, runs in zip(names, in_parallel(live, names), strict=True)
+        for execution, started_at in runs.items()
+        for run, started in started_at.items()
+        if execution not in held and process_of_execution(execution) not in unread
+        if started is not None and started < now - CLOCK_DIFFERENCE_SECONDS
+    ]
 
 
 def targets(account: Account, _now: float) -> Iterator[Finding]:
@@ -133,9 +135,9 @@ def timeouts(account: Account, _now: float) -> Iterator[Finding]:
             )
 
 
-def unheld_runs(account: Account, now: float) -> Iterator[Finding]:
+def unheld_runs(account: Account, _now: float) -> Iterator[Finding]:
     """Runs above the limit, as after a restore of SlotTable, or after a StartJobRun whose response was lost."""
-    for job, run, execution in unheld_runs_of(account, now):
+    for job, run, execution in runs_without_slot(account):
         stop = shell_text("aws", "glue", "batch-stop-job-run", f"--job-name={job}", f"--job-run-ids={run}")
         yield Finding(
             "bad",

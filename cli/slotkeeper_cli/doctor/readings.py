@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute
 from slotkeeper.settings import NO_TARGET
@@ -29,6 +30,22 @@ DAY = 86_400
 DEFAULT_RECURSION = "Terminate"
 PROTECTION = "deletion protection"
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+
+
+def reading[**Arguments, Result](
+    read: Callable[Concatenate[Account, Arguments], Result], keeps: float | None = None
+) -> Callable[Concatenate[Account, Arguments], Result]:
+    """A function that reads, of which the account keeps the result for each arguments. `keeps`: seconds."""
+
+    @wraps(read)
+    def kept(account: Account, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        key = (read.__module__, read.__name__, *arguments)
+        return account.kept(key, lambda: read(account, *arguments, **named), keeps)
+
+    return kept
+
+
+slow_reading = partial(reading, keeps=SLOW_SECONDS)
 
 
 # ------------------------------------------------------------------------------------------------------------- requests
@@ -81,36 +98,34 @@ class Queues:
         return [(process, one, plan) for process, one, plan in every if isinstance(process, Process) and plan]
 
 
-def queues(account: Account, now: float) -> Queues:
+@reading
+def queues(account: Account) -> Queues:
     """All processes, and after them all queues: a Scan of SlotTable, and of the index of what is queued."""
-
-    def read() -> Queues:
-        processes, malformed = account.processes()
-        listed = Listed[tuple[str, QueuedRow]]()
-        for item in _scan(account, "place", listed):
-            try:
-                listed.rows.append((item["process_name"]["S"], read_queued_row(item)))
-            except (MalformedAttribute, ValueError, IndexError) as error:
-                listed.malformed.append(f"request {item['execution']['S']} of {item['process_name']['S']}: {error}")
-        known: dict[str, Process | MalformedProcess] = {one.name: one for one in processes}
-        known |= {one.process: one for one in malformed}
-        found: dict[str, list[QueuedRow]] = {name: [] for name in known}
-        for name, row in listed.rows:
-            found.setdefault(name, []).append(row)
-        # No order of a Scan is documented.
-        of = {
-            name: ProcessWithQueue(name, known.get(name), sorted(rows, key=lambda row: row.queued.place), now)
-            for name, rows in sorted(found.items())
-        }
-        return Queues(of, listed)
-
-    return account.kept(("processes and queues",), read)
+    now = time.time()
+    processes, malformed = account.processes()
+    listed = Listed[tuple[str, QueuedRow]]()
+    for item in _scan(account, "place", listed):
+        try:
+            listed.rows.append((item["process_name"]["S"], read_queued_row(item)))
+        except (MalformedAttribute, ValueError, IndexError) as error:
+            listed.malformed.append(f"request {item['execution']['S']} of {item['process_name']['S']}: {error}")
+    known: dict[str, Process | MalformedProcess] = {one.name: one for one in processes}
+    known |= {one.process: one for one in malformed}
+    found: dict[str, list[QueuedRow]] = {name: [] for name in known}
+    for name, row in listed.rows:
+        found.setdefault(name, []).append(row)
+    # No order of a Scan is documented.
+    of = {
+        name: ProcessWithQueue(name, known.get(name), sorted(rows, key=lambda row: row.queued.place), now)
+        for name, rows in sorted(found.items())
+    }
+    return Queues(of, listed)
 
 
-def queue_again(account: Account, name: str, now: float) -> ProcessWithQueue:
+def queue_again(account: Account, name: str) -> ProcessWithQueue:
     """A process and its queue, read now."""
     process = account.control.slots.read(name)
-    return ProcessWithQueue(name, process, account.control.rows.queue(name).rows, now)
+    return ProcessWithQueue(name, process, account.control.rows.queue(name).rows, time.time())
 
 
 @dataclass(frozen=True)
@@ -124,23 +139,20 @@ class OpenRow:
     at: float
 
 
+@reading
 def open_rows(account: Account) -> Listed[OpenRow]:
     """The requests that have started or ended, and whose end is not published: a Scan of the index of what is open."""
-
-    def read() -> Listed[OpenRow]:
-        listed = Listed[OpenRow]()
-        for item in _scan(account, "open", listed):
-            row = Attributes(item)
-            try:
-                state, moment = row.parsed("state", read_state), row.number("open")
-                if state != "QUEUED":
-                    names = (row.text("process_name"), row.text("execution"))
-                    listed.rows.append(OpenRow(*names, state, row.text("request_id"), abs(moment)))
-            except MalformedAttribute as error:
-                listed.malformed.append(f"request {item['execution']['S']}: {error}")
-        return listed
-
-    return account.kept(("open rows",), read)
+    listed = Listed[OpenRow]()
+    for item in _scan(account, "open", listed):
+        row = Attributes(item)
+        try:
+            state, moment = row.parsed("state", read_state), row.number("open")
+            if state != "QUEUED":
+                names = (row.text("process_name"), row.text("execution"))
+                listed.rows.append(OpenRow(*names, state, row.text("request_id"), abs(moment)))
+        except MalformedAttribute as error:
+            listed.malformed.append(f"request {item['execution']['S']}: {error}")
+    return listed
 
 
 def _scan(account: Account, index: str, listed: Listed[Any]) -> Iterable[Item]:
@@ -152,22 +164,18 @@ def _scan(account: Account, index: str, listed: Listed[Any]) -> Iterable[Item]:
         listed.is_cut = "LastEvaluatedKey" in page
 
 
-def failures(account: Account, now: float) -> Listed[RequestRow]:
+@slow_reading
+def failures(account: Account) -> Listed[RequestRow]:
     """The failures of the last day that were neither redriven nor discarded, of all processes."""
-
-    def read() -> Listed[RequestRow]:
-        return account.control.rows.failures(None, now - DAY, now + DAY)
-
-    return account.kept(("failures of a day",), read, SLOW_SECONDS)
+    now = time.time()
+    return account.control.rows.failures(None, now - DAY, now + DAY)
 
 
-def last_ended(account: Account, process: str, now: float) -> Listed[RequestRow]:
+@slow_reading
+def last_ended(account: Account, process: str) -> Listed[RequestRow]:
     """The requests of a process that ended in the last day, the newest first: one page."""
-
-    def read() -> Listed[RequestRow]:
-        return account.control.rows.history(process, now - DAY, now + DAY, 1, newest_first=True)
-
-    return account.kept(("ended in a day", process), read, SLOW_SECONDS)
+    now = time.time()
+    return account.control.rows.history(process, now - DAY, now + DAY, 1, newest_first=True)
 
 
 # ------------------------------------------------------------------------------------------------------- infrastructure
@@ -182,6 +190,7 @@ class FunctionSettings:
     recursion: str
 
 
+@reading
 def functions(account: Account) -> dict[str, FunctionSettings]:
     """The settings of each function, by logical id."""
     client = account.stack.client("lambda")
@@ -194,14 +203,13 @@ def functions(account: Account) -> dict[str, FunctionSettings]:
             client.get_function_recursion_config(FunctionName=name)["RecursiveLoop"],
         )
 
-    return account.kept(("functions",), lambda: _each(account, FUNCTION, read))
+    return _each(account, FUNCTION, read)
 
 
+@reading
 def unreserved_concurrency(account: Account) -> int:
     """The concurrent executions of the account that no function has reserved."""
-    client = account.stack.client("lambda")
-    limit = account.kept(("account limit",), lambda: client.get_account_settings()["AccountLimit"])
-    return int(limit["UnreservedConcurrentExecutions"])
+    return int(account.stack.client("lambda").get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
 
 
 def properties(account: Account, resource: str) -> Mapping[str, Any]:
@@ -210,6 +218,7 @@ def properties(account: Account, resource: str) -> Mapping[str, Any]:
     return found
 
 
+@reading
 def tables(account: Account) -> dict[str, set[str]]:
     """What each deployed table has of the features of `wanted_features`, by logical id."""
     client = account.stack.client("dynamodb")
@@ -227,7 +236,7 @@ def tables(account: Account) -> dict[str, set[str]]:
             }
         )
 
-    return account.kept(("tables",), lambda: _each(account, TABLE, read))
+    return _each(account, TABLE, read)
 
 
 def wanted_features(wanted: Mapping[str, Any]) -> set[str]:
@@ -243,6 +252,7 @@ def wanted_features(wanted: Mapping[str, Any]) -> set[str]:
     return indexes | {name for name, value in stated.items() if str(value).lower() == "true"}
 
 
+@reading
 def rules(account: Account) -> dict[str, str]:
     """The state of each EventBridge rule, by logical id. The physical id of a rule on a custom bus is `bus|name`."""
     client = account.stack.client("events")
@@ -251,7 +261,7 @@ def rules(account: Account) -> dict[str, str]:
         bus, _, name = rule.name.rpartition("|")
         return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
 
-    return account.kept(("rules",), lambda: _each(account, RULE, read))
+    return _each(account, RULE, read)
 
 
 def _each[Read](account: Account, kind: str, read: Callable[[StackResource], Read]) -> dict[str, Read]:
@@ -263,30 +273,25 @@ def _each[Read](account: Account, kind: str, read: Callable[[StackResource], Rea
 # -------------------------------------------------------------------------------------------------------- notifications
 
 
+@reading
 def topic_key(account: Account) -> str:
     """The key that encrypts the topic to which alarms publish; empty if none does."""
-    client, topic = account.stack.client("sns"), account.stack.outputs["FailureTopicArn"]
-    attributes = account.kept(("topic",), lambda: client.get_topic_attributes(TopicArn=topic)["Attributes"])
-    return str(attributes.get("KmsMasterKeyId", ""))
+    topic = account.stack.outputs["FailureTopicArn"]
+    answer = account.stack.client("sns").get_topic_attributes(TopicArn=topic)
+    return str(answer["Attributes"].get("KmsMasterKeyId", ""))
 
 
+@reading
 def subscriptions(account: Account) -> list[Mapping[str, str]]:
     """The subscriptions of that topic."""
-    client, topic = account.stack.client("sns"), account.stack.outputs["FailureTopicArn"]
-
-    def read() -> list[Mapping[str, str]]:
-        pages = client.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic)
-        return [one for page in pages for one in page["Subscriptions"]]
-
-    return account.kept(("subscriptions",), read)
+    pages = account.stack.client("sns").get_paginator("list_subscriptions_by_topic")
+    listed = pages.paginate(TopicArn=account.stack.outputs["FailureTopicArn"])
+    return [one for page in listed for one in page["Subscriptions"]]
 
 
+@reading
 def key_policy(account: Account, key: str) -> Mapping[str, Any]:
     """The policy of a customer managed key."""
-    client = account.stack.client("kms")
-
-    def read() -> Mapping[str, Any]:
-        policy: Mapping[str, Any] = json.loads(client.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
-        return policy
-
-    return account.kept(("key policy", key), read)
+    answer = account.stack.client("kms").get_key_policy(KeyId=key, PolicyName="default")
+    policy: Mapping[str, Any] = json.loads(answer["Policy"])
+    return policy

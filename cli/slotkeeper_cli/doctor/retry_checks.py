@@ -13,6 +13,7 @@ from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.policy import InvalidPolicy, parse_policy
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
+from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, noteworthy, policy_text
 from slotkeeper_cli.stack_connection import message_counts
@@ -32,24 +33,22 @@ _CONTENTS = {
 }
 
 
+@reading
 def ledger_rows(account: Account) -> tuple[Sequence[tuple[str, Row | MalformedRow]], bool]:
     """The rows of the worker's requests that have not ended, and whether all rows of the ledger were read."""
-
-    def read() -> tuple[Sequence[tuple[str, Row | MalformedRow]], bool]:
-        page_sizes: list[int] = []
-        rows: list[tuple[str, Row | MalformedRow]] = []
-        for row in RetryControl(account.stack).ledger.rows((RUNNING, FAILED, WAITING), page_sizes.append):
-            rows.append(row)
-            if sum(page_sizes) >= MAX_ROWS:
-                return rows, False
-        return rows, True
-
-    return account.kept(("ledger",), read)
+    page_sizes: list[int] = []
+    rows: list[tuple[str, Row | MalformedRow]] = []
+    for row in RetryControl(account.stack).ledger.rows((RUNNING, FAILED, WAITING), page_sizes.append):
+        rows.append(row)
+        if sum(page_sizes) >= MAX_ROWS:
+            return rows, False
+    return rows, True
 
 
+@reading
 def retry_policy(account: Account) -> str | None:
     """The value of the retry policy's parameter; None if there is no such parameter."""
-    return account.kept(("retry policy",), lambda: policy_text(account.stack))
+    return policy_text(account.stack)
 
 
 def overdue(account: Account, now: float) -> Iterator[Finding]:

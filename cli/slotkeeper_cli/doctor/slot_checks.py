@@ -38,8 +38,8 @@ _REASON = 200  # characters of a failure's reason
 # ------------------------------------------------------------------------------------------------------------ processes
 
 
-def malformed(account: Account, now: float) -> Iterator[Finding]:
-    for one in readings.queues(account, now).of.values():
+def malformed(account: Account, _now: float) -> Iterator[Finding]:
+    for one in readings.queues(account).of.values():
         if isinstance(one.process, MalformedProcess):
             waits = f", and {count(len(one.rows), 'queued request')} wait{'s' * (len(one.rows) == 1)}" * bool(one.rows)
             yield _queued(
@@ -54,9 +54,9 @@ def malformed(account: Account, now: float) -> Iterator[Finding]:
         yield Finding("warn", "there is no process", "Every request is rejected.", "slotkeeper process add")
 
 
-def removed(account: Account, now: float) -> Iterator[Finding]:
+def removed(account: Account, _now: float) -> Iterator[Finding]:
     """A dispatch rejects these, but no run of the janitor makes one for a process that does not exist."""
-    for one in readings.queues(account, now).of.values():
+    for one in readings.queues(account).of.values():
         if one.process is None:
             yield _queued(
                 "bad",
@@ -84,17 +84,17 @@ def drift(account: Account, _now: float) -> Iterator[Finding]:
             )
 
 
-def stopped(account: Account, now: float) -> Iterator[Finding]:
-    for process, one, _ in readings.queues(account, now).planned:
+def stopped(account: Account, _now: float) -> Iterator[Finding]:
+    for process, one, _ in readings.queues(account).planned:
         if found := _stop_of(process):
             what, command = found
             severity: Severity = "warn" if process.paused else "bad"
             yield _queued(severity, one, f"{what}, and {one.number}", "None of them starts.", command)
 
 
-def idle_stops(account: Account, now: float) -> Iterator[Finding]:
+def idle_stops(account: Account, _now: float) -> Iterator[Finding]:
     for one in account.processes()[0]:
-        if (found := _stop_of(one)) and not readings.queues(account, now).of[one.name].rows:
+        if (found := _stop_of(one)) and not readings.queues(account).of[one.name].rows:
             yield Finding("warn", found[0], "It admits no request.", found[1], one.name)
 
 
@@ -118,12 +118,12 @@ def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, comm
 # ------------------------------------------------------------------------------------------------------ queued requests
 
 
-def rows(account: Account, now: float) -> Iterator[Finding]:
+def rows(account: Account, _now: float) -> Iterator[Finding]:
     """What the other checks could not read."""
     for listed, what in (
-        (readings.queues(account, now).listed, "queued requests"),
+        (readings.queues(account).listed, "queued requests"),
         (readings.open_rows(account), "requests that have started, or whose end is not published"),
-        (readings.failures(account, now), "failures of the last day"),
+        (readings.failures(account), "failures of the last day"),
     ):
         for text in listed.malformed:
             how = "Correct it in the table of the output RequestTableName, or delete it and submit its request again."
@@ -132,9 +132,9 @@ def rows(account: Account, now: float) -> Iterator[Finding]:
             yield Finding("warn", f"there are more than {len(listed.rows):,} {what}, and only these were checked")
 
 
-def blocked(account: Account, now: float) -> Iterator[Finding]:
+def blocked(account: Account, _now: float) -> Iterator[Finding]:
     """A process without slots is a finding of `stopped`."""
-    for process, one, planned in readings.queues(account, now).planned:
+    for process, one, planned in readings.queues(account).planned:
         waits = planned.waits
         above = [row for row in one.rows if _is(waits, row, Blocked)]
         if above:
@@ -154,10 +154,10 @@ def blocked(account: Account, now: float) -> Iterator[Finding]:
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
     """The first request of each queue that could start or must leave, if it still could when it was read again."""
-    queues = readings.queues(account, now).planned
+    queues = readings.queues(account).planned
     seen = [(one.name, first) for _, one, planned in queues if (first := _due(one, planned))]
     for name, before in seen[:_MAX_AGAIN]:
-        one = readings.queue_again(account, name, now)
+        one = readings.queue_again(account, name)
         first = _due(one, one.plan) if one.plan else None
         if first and first[0].queued.execution == before[0].queued.execution:
             row, why = first
@@ -184,7 +184,7 @@ def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
 
 
 def rates(account: Account, now: float) -> Iterator[Finding]:
-    for process, one, planned in readings.queues(account, now).planned:
+    for process, one, planned in readings.queues(account).planned:
         waits = planned.waits
         first = next((row for row in one.rows if _is(waits, row, TooEarly)), None)
         if first:
@@ -199,7 +199,7 @@ def rates(account: Account, now: float) -> Iterator[Finding]:
 
 
 def deadlines(account: Account, now: float) -> Iterator[Finding]:
-    for process, one, planned in readings.queues(account, now).planned:
+    for process, one, planned in readings.queues(account).planned:
         waits = planned.waits
         ids = {each.queued.execution: each.request_id for each in one.rows}
         for row in one.rows:
@@ -325,16 +325,16 @@ def unpublished(account: Account, now: float) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------------------------------- failures
 
 
-def failures(account: Account, now: float) -> Iterator[Finding]:
+def failures(account: Account, _now: float) -> Iterator[Finding]:
     of: defaultdict[tuple[str, str], list[RequestRow]] = defaultdict(list)
-    listed = readings.failures(account, now)
+    listed = readings.failures(account)
     for row in sorted(listed.rows, key=lambda row: (row.failed or 0, row.sent), reverse=True):
         code = row.code if row.state == "REJECTED" else ""
         of[row.process, f"{row.state} {code}"].append(row)
     known = {process.name for process in account.processes()[0]}
     for number, ((process, _), failed) in enumerate(of.items()):
         match failed[0].state:
-            case "FAILED" if number < _MAX_JUDGED and (always := _always(account, process, failed[0], now)):
+            case "FAILED" if number < _MAX_JUDGED and (always := _always(account, process, failed[0])):
                 yield always
             case "FAILED":
                 yield _ended(failed, "failed", f"The last one: {failed[0].code}: {_reason(failed[0])}")
@@ -348,13 +348,13 @@ def failures(account: Account, now: float) -> Iterator[Finding]:
                 yield _ended(failed, "rejected", f"{failed[0].code}: {_reason(failed[0])}")
 
 
-def _always(account: Account, process: str, row: RequestRow, now: float) -> Finding | None:
+def _always(account: Account, process: str, row: RequestRow) -> Finding | None:
     """That all of the last requests of a process have failed, also those that were redriven since; None if not.
 
     Args:
         row: its last failure.
     """
-    listed = readings.last_ended(account, process, now)
+    listed = readings.last_ended(account, process)
     ran = [row for row in listed.rows if row.started is not None and row.state in ("SUCCEEDED", "FAILED", "REDRIVEN")]
     last = list(takewhile(lambda each: each.state != "SUCCEEDED", ran))
     if len(last) < ALWAYS:
