@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 HOLDER = Holder("RUNNING", 1, "", None, {})
 MOST = {f"p-{number}": HOLDER for number in range(500)}
+THREE = {f"p-{number}": HOLDER for number in range(3)}
+STARTING = {"p-first": Holder("RESERVED", 1, "", None, {})}
+DUE = int(NOW * 1000) + 30_000
 
 
 def process(**changes: Any) -> Process:
@@ -50,38 +52,22 @@ def queue(of: Process | MalformedProcess, *rows: QueuedRow, is_cut: bool = False
     return ProcessQueue(of, Listed([*rows], is_cut=is_cut), NOW)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, {"next": "it can start, and a dispatch is about to start it"}),
-        ({"paused": True}, {"pause": "the process is paused"}),
-        ({"slot_limit": 0}, {"limit": "the process has no slots"}),
-        ({"default_weight": 4}, {"limit": "blocked: weight 4 above the limit 3"}),
-        (
-            {"target": NO_TARGET},
-            {"target": "the process is for leases only: it runs no request, and rejects those that"},
-        ),
-        (
-            {"slot_limit": 600, "holders": MOST, "slots_in_use": 500},
-            {"holders": "the process has 500 holders, which is the maximum"},
-        ),
-        (
-            {"slot_limit": 1, "slots_in_use": 3, "holders": dict.fromkeys(("p-1", "p-2", "p-3"), HOLDER)},
-            {"slots": "3 of 1 slot in use"},
-        ),
-        (
-            {"rate": Rate(1, 60), "next_start": int(NOW * 1000) + 30_000},
-            {"rate": "the rate of 1/minute permits the next start in 30.0 s"},
-        ),
-        (
-            {"holders": {"p-first": Holder("RESERVED", 1, "", None, {})}, "slots_in_use": 1},
-            {"starting": "a slot is reserved for it, and its workflow is being started"},
-        ),
-    ],
-)
-def test_the_reasons_of_a_plan_in_words(changes: dict[str, Any], expected: dict[str, str]) -> None:
+REASONS: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "next", "it can start, and a dispatch is about to start it"),
+    ({"paused": True}, "pause", "the process is paused"),
+    ({"slot_limit": 0}, "limit", "the process has no slots"),
+    ({"default_weight": 4}, "limit", "blocked: weight 4 above the limit 3"),
+    ({"target": NO_TARGET}, "target", "the process is for leases only: it runs no request, and rejects those that"),
+    ({"slot_limit": 600, "holders": MOST, "slots_in_use": 500}, "holders", "the process has 500 holders, which is the"),
+    ({"slot_limit": 1, "slots_in_use": 3, "holders": THREE}, "slots", "3 of 1 slot in use"),
+    ({"rate": Rate(1, 60), "next_start": DUE}, "rate", "the rate of 1/minute permits the next start in 30.0 s"),
+    ({"holders": STARTING, "slots_in_use": 1}, "starting", "a slot is reserved for it, and its workflow is being"),
+]
+
+
+@pytest.mark.parametrize(("changes", "name", "text"), REASONS, ids=[name for _, name, _ in REASONS])
+def test_the_reasons_of_a_plan_in_words(changes: dict[str, Any], name: str, text: str) -> None:
     (request,) = queue(process(**changes), row()).requests
-    ((name, text),) = expected.items()
     assert [(each.name, each.text.startswith(text)) for each in request.reasons] == [(name, True)]
 
 
@@ -92,14 +78,6 @@ def test_positions_count_what_starts_before_and_pass_over_what_is_blocked_or_sta
     found = {each.request_id: (each.position, each.ahead) for each in queue(of, *rows).requests}
     none = (None, None)
     assert found == {"a": (1, 0), "b": none, "c": none, "d": (2, 1), "e": (3, 2), "f": none}
-
-
-def test_a_request_of_a_malformed_process_keeps_its_place() -> None:
-    requests = queue(MalformedProcess("slot_limit must be a number", "p"), row("p-a"), row("p-b")).requests
-    assert [(each.position, each.reasons[0].name) for each in requests] == [
-        (1, "malformed process"),
-        (2, "malformed process"),
-    ]
 
 
 def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
@@ -115,46 +93,27 @@ def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
     assert reasons(queue(process(target=NO_TARGET))) == can_start
 
 
-DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
+EVERY_MINUTE = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
+ESTIMATES: list[tuple[dict[str, str], str, int | None]] = [
+    (EVERY_MINUTE, "", 240),
+    (EVERY_MINUTE, "STOPPED", 240),
+    (EVERY_MINUTE, "STOPPING", 300),
+    ({"JanitorSchedule": "rate(5 minutes)", "GraceSeconds": "0"}, "", 600),
+    ({"JanitorSchedule": "cron(0 * * * ? *)"}, "", None),
+]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "run", "seconds"),
-    [
-        (DEFAULTS, None, 240),
-        (DEFAULTS, "STOPPED", 240),
-        (DEFAULTS, "STOPPING", 300),
-        ({"JanitorSchedule": "rate(5 minutes)", "GraceSeconds": "0"}, None, 600),
-        ({"JanitorSchedule": "cron(0 * * * ? *)"}, None, None),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "run", "seconds"), ESTIMATES)
 def test_the_slot_is_free_after_the_grace_time_and_the_janitors_runs(
-    parameters: dict[str, str], run: str | None, seconds: int | None
+    parameters: dict[str, str], run: str, seconds: int | None
 ) -> None:
-    release = estimate(parameters, 1000.0, "job", None if run is None else {"state": run})
+    release = estimate(parameters, 1000.0, "job", {"state": run} if run else None)
     assert release == SlotRelease(None if seconds is None else 1000.0 + seconds, 65)
 
 
 def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
     assert SlotRelease(NOW, 65).text(NOW + 1).endswith(", which has passed: run slotkeeper holder release")
     assert SlotRelease(None, 65).text(NOW).startswith("in a run after GraceSeconds, usually 1 min")
-
-
-def test_many_requests_with_one_id_are_found_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = RowSearch.attempts
-    cut = lambda self, request_id: replace(attempts(self, request_id), is_cut=True)  # noqa: E731
-    monkeypatch.setattr(RowSearch, "attempts", cut)
-    operator.wait("b")
-    ended = operator.run("explain", "b")
-    assert (ended.exit_code, "Not read: RequestTable: there are more than 1 requests" in ended.stdout) == (0, True)
-
-
-def test_a_request_is_found_before_the_index_has_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of its execution, if the process is known."""
-    monkeypatch.setattr(RowSearch, "attempts", lambda *_: Listed())
-    operator.wait("b")
-    assert operator.run("explain", "b", "--process", "sample").exit_code == 0
-    assert operator.run("explain", "b").exit_code == 4
 
 
 def _counted(operator: Operator, *command: str) -> Counter[str]:
@@ -238,6 +197,31 @@ def test_the_queue_of_a_process_has_positions_reasons_and_expected_starts(operat
     assert [each["expected_start"] is None for each in queue["requests"]] == [False, True, False]
     with pytest.raises(NotFound):
         queue_of(account, "typo")
+
+
+def _index(monkeypatch: pytest.MonkeyPatch, *attempts: tuple[str, str, int], is_cut: bool = False) -> None:
+    """Let the index of ids contain only these attempts."""
+    monkeypatch.setattr(RowSearch, "attempts", lambda *_: Listed([*attempts], is_cut=is_cut))
+
+
+def test_a_request_is_found_before_the_index_has_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of its execution: of the process that is given, and after an attempt that the index has."""
+    first = operator.wait("b", when_busy="skip")
+    _index(monkeypatch)
+    assert operator.run("explain", "b", "--process", "sample").exit_code == 0
+    assert "accepted in the last second" in operator.refuses("explain", "b", exit_code=4)
+
+    operator.leave(first, "SKIPPED", "Skipped", "no slot was free")
+    operator.wait("b")
+    _index(monkeypatch, ("sample", first, 1))
+    assert operator.run("explain", "b", "--json").json["state"] == "queued"
+
+
+def test_more_requests_with_an_id_than_a_page_contains_are_named(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _index(monkeypatch, ("sample", operator.wait("b"), 1), is_cut=True)
+    assert "Not read: RequestTable: there are more than 1 requests with the id" in operator.run("explain", "b").stdout
 
 
 # The states --------------------------------------------------------------------------------------------------------

@@ -97,37 +97,25 @@ def _body(message: Any) -> Any:
     return json.loads(message["Body"])
 
 
-def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operator) -> None:
-    move_by_sqs(operator, json.dumps(WITH_TOKEN))
-    dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
-    assert "would be sent again: moved (sample, attempt 1)  without its task_token\n" in dry
-
-    (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["done"]
-
-    (message,) = waiting(operator, "RequestQueue")
-    assert _body(message) == {"process": "sample", "request_id": "moved", "arguments": {}, "attempt": 1}
-    assert redriven["task_token"] == "removed"
-
-
-def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
+def test_a_moved_request_is_shown_and_redriven_without_its_token_and_with_its_input(operator: Operator) -> None:
     """The token that a state machine's own task waits with is a field of its input, which is the sender's."""
-    given = {"task_token": "of-another-task", "day": 1}
-    fields = {name: value for name, value in WITH_TOKEN.items() if name != "arguments"}
-    move_by_sqs(operator, json.dumps({**fields, "input": given}))
-    operator.run("dlq", "redrive", "request", "--all", "--yes")
-
-    (message,) = waiting(operator, "RequestQueue")
-    assert _body(message)["input"] == given
-
-
-def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
-    move_by_sqs(operator, json.dumps(WITH_TOKEN))
+    given = {name: value for name, value in WITH_TOKEN.items() if name != "arguments"}
+    move_by_sqs(operator, json.dumps({**given, "input": {"task_token": "of-another-task", "day": 1}}))
 
     shown = operator.run("dlq", "show", "request").stdout
     assert "  task_token: (hidden)\n" in shown
     (message,) = operator.run("dlq", "show", "request", "--json").json["dead_letters"]
     assert message["task_token"] == "(hidden)"
-    assert json.loads(message["body"]) == {"process": "sample", "request_id": "moved", "arguments": {}}
+    assert "task_token" not in json.loads(message["body"])
+    dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
+    assert "would be sent again: moved (sample, attempt 1)  without its task_token\n" in dry
+
+    (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["done"]
+
+    (sent,) = waiting(operator, "RequestQueue")
+    fields = {"process": "sample", "request_id": "moved", "attempt": 1}
+    assert _body(sent) == {**fields, "input": {"task_token": "of-another-task", "day": 1}}
+    assert redriven["task_token"] == "removed"
 
 
 def test_submit_refuses_a_token(operator: Operator) -> None:
@@ -155,20 +143,16 @@ def test_a_request_with_a_caller_is_found_by_its_id_and_execution(operator: Oper
     assert reserved[0] == "queued"
 
 
-def test_requests_of_several_callers_are_shown_separately(operator: Operator) -> None:
+def test_requests_of_several_callers_are_separate_and_the_next_attempt_has_no_caller(operator: Operator) -> None:
     operator.processes.set_limit("sample", 3)
     names = {operator.hold("same", task_token=token) for token in ("one", "two")}
-
     assert {name for _, _, name in _states(operator, "same")} == names
     reason = operator.refuses("request", "cancel", "same", "--stop", "--yes")
     assert "several requests have the id same: give --process, or the name of an execution" in reason
     assert all(name in reason for name in names)
 
-
-def test_the_next_attempt_of_a_request_whose_caller_was_answered_has_none(operator: Operator) -> None:
-    first = fail(operator, task_token=TOKEN)
+    first, again = fail(operator, task_token=TOKEN), execution_name("sample", "a", 2)
     operator.run("failed", "redrive", "a", "--yes")
-    again = execution_name("sample", "a", 2)
     assert operator.row(again).task_token == ""
     assert _states(operator, "a") == [("queued", 1, first), ("queued", 2, again)], "one request"
 
