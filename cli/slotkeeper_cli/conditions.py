@@ -94,11 +94,13 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
 
 
 def _occupied(process: Process, weight: int, room: int) -> Condition:
-    in_use, holders = process.slot_limit - room, count(len(process.holders), "holder")
+    in_use, holders = process.slot_limit - process.room, count(len(process.holders), "holder")
     if weight > 1 or in_use != len(process.holders):
         text = f"weight {weight} does not fit: {in_use} of {process.slot_limit} in use by {holders}"
     else:
         text = f"{in_use} of {count(process.slot_limit, 'slot')} in use"
+    if taken := process.room - room:
+        text += f", and {taken} for requests before it, which can start"
     values = {"weight": weight, "slots_in_use": in_use, "slot_limit": process.slot_limit}
     values |= {"holders": len(process.holders)}
     if process.slots_in_use <= process.held_weight:

@@ -220,7 +220,7 @@ def _answer(at: float | None, now: float, text: str) -> dict[str, Any]:
 
 def _why(execution: str, course: Course, samples: str, is_known: bool) -> str:
     """Why no time can be given."""
-    if execution in course.left:
+    if execution in course.left and is_known:
         return "never: its start_before comes first, or it leaves the queue because it cannot start now"
     wait: Wait | None = course.waits.get(execution)
     while wait and isinstance(wait.reason, Behind):
