@@ -91,8 +91,8 @@ def explain_queued(
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
         return answer(state, f"{waited}, {where}", *[cancel] * queue.is_cut)
     reasons = (*entry.reasons, *doorbell)
-    place = "one" if entry.position is None else f"number {entry.position:,}"
-    text = f"it is {place} of {queue.number} in the queue, and has waited for {duration(now - row.sent)}"
+    place = f"number {entry.position:,} of {queue.number}" if entry.position else f"one of {queue.number}"
+    text = f"it is {place} in the queue, and has waited for {duration(now - row.sent)}"
     text += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
     if entry.start_before is not None:
         text += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"

@@ -270,7 +270,7 @@ _QUEUED = {
     "the rate decides when a request starts": _row(
         _with_rate,
         "explain c",
-        "it is number 2 of 2 in the queue",
+        "number 2 of 2 in the queue, and has waited for 59 s: 0 of 1 slot in use, and 1 for requests before it",
         "expected start: in 1 h, by about ",
         shows={"found.0.expected_start.seconds": 3600},
     ),
@@ -278,6 +278,7 @@ _QUEUED = {
         partial(_behind_a, start_before="2099-11-28T08:00:00Z"),
         "explain b",
         "1 of 1 slot in use. If it has not started before 2099-11-28 08:00:00 UTC, it ends as too late.",
+        "expected start: not known: 0 recent requests",
     ),
     "a request that skips cannot start": _row(
         partial(_behind_a, when_busy="skip"),

@@ -37,7 +37,7 @@ MAX_ATTEMPTS_SHOWN = 5
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
 _NOT_LISTED = (
     *("attempt", "state", "execution", "cause", "published", "slot_free_by", "slot_usually_free_after_seconds"),
-    *("timeline", "slot"),
+    *("timeline", "slot", "held_since"),
 )
 _USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
 _OWN_LINES = ("reason", "output", "link")  # facts that may be long
@@ -78,7 +78,8 @@ def render(console: Console, data: dict[str, Any]) -> None:
     for one in data["found"]:
         state = "a lease" if one["kind"] == "lease" else one["state"] or "malformed"
         attempts = one.get("attempts", [])
-        named = "" if is_only or not attempts else f"  {attempts[-1]['execution'] or ''}"
+        execution = attempts[-1]["execution"] if attempts and not is_only else ""
+        named = f"  {execution}" if execution else ""
         console.print(f"{one['request_id']} in {one.get('process', 'the worker')}: {state}{named}", style="bold")
         _render_explanation(console, one, holders=is_only)
         if is_only:
