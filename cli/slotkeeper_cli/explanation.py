@@ -24,7 +24,7 @@ from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict
 from slotkeeper_cli.process_queue import ProcessQueue
-from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, attempt_as_dict, read_run
+from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
 from slotkeeper_cli.request_text import (
     downstream_conditions,
     explain_ended,
@@ -37,7 +37,7 @@ from slotkeeper_cli.request_text import (
     timeline,
     work_state,
 )
-from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.requests import RequestState, attempt_as_dict
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, message_counts
 from slotkeeper_cli.unread import Search, UnreadSource

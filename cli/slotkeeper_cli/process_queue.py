@@ -25,7 +25,6 @@ from slotkeeper_cli.conditions import (
 )
 from slotkeeper_cli.expected_start import expected_starts
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
-from slotkeeper_cli.slot_control import name_of
 
 # Conditions that time ends. With any other, something else must change before a request starts.
 _ENDED_BY_TIME = {"next", "slots", "holders", "queue", "rate"}
@@ -97,7 +96,7 @@ class ProcessQueue:
     @property
     def name(self) -> str:
         """The name of the process."""
-        return name_of(self.process)
+        return self.process.name if isinstance(self.process, Process) else self.process.process
 
     @property
     def number(self) -> str:
@@ -179,7 +178,8 @@ def read_queue(rows: RequestRows, process: Process | MalformedProcess, now: floa
         now: seconds since the epoch.
         pages: `max_pages` of the read.
     """
-    return ProcessQueue(process, rows.queue(name_of(process), **pages), now)
+    name = process.name if isinstance(process, Process) else process.process
+    return ProcessQueue(process, rows.queue(name, **pages), now)
 
 
 def label(request: Mapping[str, Any]) -> str:

@@ -5,26 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.executions import Execution, failed_run, failure_reason
+from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, FAILURES
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.errors import CommandRefused
-from slotkeeper_cli.formatting import iso, local_time, seconds
+from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import SlotRelease, estimate, target_of
-from slotkeeper_cli.requests import hide_tokens, state_of
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import ShownWork, target_in
 from slotkeeper_cli.unread import Search
 
+if TYPE_CHECKING:
+    from slotkeeper_cli.slot_control import SlotControl
+    from slotkeeper_cli.stack_connection import StackConnection
+
 ID_HELP = "Id of the request, or of its message if it was sent without one. The name of an execution is accepted too."
-_TIMES = ("sent", "held_since", "started", "ended", "start_before")
 # A request that was sent with the id of another has a row whose name ends with its message id (intake.py).
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}(#.+)?")
 
@@ -191,45 +190,3 @@ def read_run(
         release = estimate(stack.parameters, ended, target, work, process.settle_seconds)
     output = found.output(row.execution) if work and row.state == "SUCCEEDED" else {}
     return Run(target, holder, execution, work, release, output)
-
-
-def attempt_as_dict(row: RequestRow) -> dict[str, Any]:
-    """The row of an attempt as JSON shows it, without what it does not have.
-
-    A request that has ended without a start has no execution.
-    """
-    times = {"sent": row.sent, "started": row.started, "ended": row.ended, "start_before": row.start_before}
-    data: dict[str, Any] = {
-        "attempt": row.attempt,
-        "execution": None if row.state in ENDED_WITHOUT_START else row.execution,
-        "state": state_of(row.state),
-        "priority": row.priority,
-        "weight": row.weight,
-        **{name: iso(moment) for name, moment in times.items() if moment is not None},
-        "code": row.code,
-        "reason": hide_tokens(failure_of(row)),
-        "cause": hide_tokens(row.cause),
-        "failed_glue_run": failed_run(row.cause),
-        "published": False if row.is_unpublished else None,
-    }
-    required = ("attempt", "execution", "state", "priority", "weight")
-    return {name: value for name, value in data.items() if name in required or value not in ("", None)}
-
-
-def fact_text(name: str, value: Any) -> str:
-    """A fact of an attempt as text shows it."""
-    if name in _TIMES:
-        return local_time(seconds(value))
-    if isinstance(value, dict):
-        return f"{value['state']} {value['id']}"
-    return "no" if value is False else str(value)
-
-
-def is_discarded(row: RequestRow) -> bool:
-    """Whether a failure was discarded: its content is removed, and it is in no list of failures."""
-    return row.state in FAILURES and row.failed is None
-
-
-def failure_of(row: RequestRow) -> str:
-    """Why a request failed, or ended without a start; empty for any other."""
-    return row.reason or (failure_reason(row.cause) or row.code if row.state == "FAILED" else "")

@@ -1,4 +1,4 @@
-"""Requests as the command shows them: their states, fields and task tokens."""
+"""Requests as the command shows them: their states, fields, rows and task tokens."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 from slotkeeper.settings import MAX_WEIGHT
+from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import Request, masked
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, FAILURES, State
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.formatting import iso, local_time, seconds
 
+_TIMES = ("sent", "held_since", "started", "ended", "start_before")
 # A request's field with its task token, and what is shown in its place.
 FIELD = "task_token"
 HIDDEN = "(hidden)"
@@ -86,3 +90,45 @@ def message_of(request: Request) -> dict[str, str]:
         "MessageGroupId": request.process,
         "MessageDeduplicationId": str(uuid4()),
     }
+
+
+def attempt_as_dict(row: RequestRow) -> dict[str, Any]:
+    """The row of an attempt as JSON shows it, without what it does not have.
+
+    A request that has ended without a start has no execution.
+    """
+    times = {"sent": row.sent, "started": row.started, "ended": row.ended, "start_before": row.start_before}
+    data: dict[str, Any] = {
+        "attempt": row.attempt,
+        "execution": None if row.state in ENDED_WITHOUT_START else row.execution,
+        "state": state_of(row.state),
+        "priority": row.priority,
+        "weight": row.weight,
+        **{name: iso(moment) for name, moment in times.items() if moment is not None},
+        "code": row.code,
+        "reason": hide_tokens(failure_of(row)),
+        "cause": hide_tokens(row.cause),
+        "failed_glue_run": failed_run(row.cause),
+        "published": False if row.is_unpublished else None,
+    }
+    required = ("attempt", "execution", "state", "priority", "weight")
+    return {name: value for name, value in data.items() if name in required or value not in ("", None)}
+
+
+def fact_text(name: str, value: Any) -> str:
+    """A fact of an attempt as text shows it."""
+    if name in _TIMES:
+        return local_time(seconds(value))
+    if isinstance(value, dict):
+        return f"{value['state']} {value['id']}"
+    return "no" if value is False else str(value)
+
+
+def is_discarded(row: RequestRow) -> bool:
+    """Whether a failure was discarded: its content is removed, and it is in no list of failures."""
+    return row.state in FAILURES and row.failed is None
+
+
+def failure_of(row: RequestRow) -> str:
+    """Why a request failed, or ended without a start; empty for any other."""
+    return row.reason or (failure_reason(row.cause) or row.code if row.state == "FAILED" else "")

@@ -28,8 +28,7 @@ from slotkeeper_cli.bulk import (
 )
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.formatting import count, iso, local_time
-from slotkeeper_cli.request_finder import is_discarded
-from slotkeeper_cli.requests import REDRIVABLE, WITHOUT_CONTENT, state_of
+from slotkeeper_cli.requests import REDRIVABLE, WITHOUT_CONTENT, is_discarded, state_of
 from slotkeeper_cli.slot_control import name_of
 from slotkeeper_cli.stack_connection import THREADS
 

@@ -24,8 +24,7 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
 from slotkeeper_cli.errors import CommandError, failure_text
 from slotkeeper_cli.formatting import local_time, one_line
-from slotkeeper_cli.request_finder import failure_of
-from slotkeeper_cli.requests import hide_tokens, message_of, state_of
+from slotkeeper_cli.requests import failure_of, hide_tokens, message_of, state_of
 from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import target_text

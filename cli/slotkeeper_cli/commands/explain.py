@@ -19,8 +19,8 @@ from slotkeeper_cli.explanation import explain_process
 from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.holders import lease_text, weight_text
 from slotkeeper_cli.output import print_lines
-from slotkeeper_cli.request_finder import ID_HELP, fact_text
-from slotkeeper_cli.requests import ALL_STATES
+from slotkeeper_cli.request_finder import ID_HELP
+from slotkeeper_cli.requests import ALL_STATES, fact_text
 from slotkeeper_cli.unread import print_not_read
 
 HELP = f"""Show where a request is, and why.

@@ -18,7 +18,7 @@ from slotkeeper_cli.failures import FailureGroup, Failures, Filters, failed_at, 
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.periods import SINCE, START_BEFORE, UNTIL, period, start_time
-from slotkeeper_cli.request_finder import attempt_as_dict, fact_text
+from slotkeeper_cli.requests import attempt_as_dict, fact_text
 from slotkeeper_cli.requeueing import Discarding, Redriving
 from slotkeeper_cli.unread import print_not_read
 
