@@ -127,8 +127,8 @@ class RequestChange:
         action: of the audit lines.
         verb: what is done, such as `cancelled`.
         unchanged: the reason for which a request is left that was changed before.
-        size: the number of requests that one call of `change` receives.
-        parts: how many calls of `change` an audit line is written for. They are made at the same time.
+        batch_size: the number of requests that one call of `act_on` receives.
+        parts: how many calls of `act_on` an audit line is written for. They are made at the same time.
         chosen: the requests to change.
         left: the others, with the reason.
         notes: what the answer states of a request that was changed, by its execution: its field in JSON and its value.
@@ -137,7 +137,7 @@ class RequestChange:
     action: ClassVar[str]
     verb: ClassVar[str]
     unchanged: ClassVar[str] = ""
-    size: ClassVar[int]
+    batch_size: ClassVar[int]
     parts: ClassVar[int] = 1
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class RequestChange:
         """What the operator confirms; empty if there is nothing to ask."""
         raise NotImplementedError
 
-    def change(self, process: str, part: Sequence[Chosen]) -> Iterable[Outcome]:
+    def act_on(self, process: str, part: Sequence[Chosen]) -> Iterable[Outcome]:
         """Change some requests of a process; yield the outcome of each."""
         raise NotImplementedError
 
@@ -183,7 +183,7 @@ def carry_out(
         raise CommandRefused(f"nothing was {change.verb}:", *reasons(change.left))
     if question and not dry_run:
         context.confirm(question)
-    report = BulkReport(done=change.chosen) if dry_run else _Run(context, change).all()
+    report = BulkReport(done=change.chosen) if dry_run else _Run(context, change).make_changes()
     report.left = [*change.left, *report.left]
     finished = list[tuple[dict[str, Any], str]]()
     try:
@@ -217,7 +217,7 @@ class _Run:
         self._out, self._change = context.out, change
         self._report = BulkReport()
 
-    def all(self) -> BulkReport:
+    def make_changes(self) -> BulkReport:
         """Change all that are chosen."""
         chosen, verb = self._change.chosen, self._change.verb
         with self._out.progress() as progress:
@@ -234,9 +234,9 @@ class _Run:
     def _process(self, process: str, of: Iterable[Chosen], on_step: Callable[[], object]) -> None:
         change, report, done = self._change, self._report, list[str]()
         try:
-            for step in batched(() if report.failure else of, change.size * change.parts, strict=False):
+            for step in batched(() if report.failure else of, change.batch_size * change.parts, strict=False):
                 audit(change.action, process=process, requests=[each.as_dict() for each in step])
-                parts = batched(step, change.size, strict=False)
+                parts = batched(step, change.batch_size, strict=False)
                 for outcomes, failure in in_parallel(lambda part: self._outcomes(process, part), parts):
                     done += [one.execution for one, why in outcomes if not why]
                     report.done += [one for one, why in outcomes if not why]
@@ -256,7 +256,7 @@ class _Run:
         """What came of some requests; and why the others were not tried, or ""."""
         outcomes = list[Outcome]()
         try:
-            outcomes += self._change.change(process, part)
+            outcomes += self._change.act_on(process, part)
         except (ClientError, BotoCoreError, MalformedAttribute) as error:
             return outcomes, failure_text(error)
         return outcomes, ""

@@ -46,7 +46,7 @@ class Cancelling(RequestChange):
     """
 
     action, verb, unchanged = "request cancel", "cancelled", "it was cancelled before"
-    size = MAX_LEAVES
+    batch_size = MAX_LEAVES
 
     def __init__(self, context: CommandContext, account: Account) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Cancelling(RequestChange):
         )
         return " ".join([*[cancels] * bool(self.chosen), *stops])
 
-    def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+    def act_on(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Cancel some requests, in one transaction."""
         why = f"cancelled by {self._context.stack.caller}"
         leavings = [Leaving(one.execution, "CANCELLED", "Cancelled", why) for one in part]

@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from slotkeeper.slots.request_table import FAILURES
@@ -173,11 +172,12 @@ class Failures:
         Args:
             since: seconds since the epoch; those that ended before are not counted.
         """
-        read = partial(self.account.control.rows.history, process, since, _END, max_pages=1, newest_first=True)
-        ended = self.account.kept(("newest ends", process, since), read)
-        counted = [row for row in ended.rows if row.state != "RETURNED" and row.code not in _NO_FAILURE]
+        listed = self.account.newest_ends(process)
+        ended = [row for row in listed.rows if row.ended and row.ended >= since]
+        counted = [row for row in ended if row.state != "RETURNED" and row.code not in _NO_FAILURE]
         failed = sum(row.state in (*FAILURES, "REDRIVEN") for row in counted)
-        return {"failed": failed, "ended": len(counted), "since": iso(since), "has_more": ended.is_cut}
+        has_more = listed.is_cut and len(ended) == len(listed.rows)
+        return {"failed": failed, "ended": len(counted), "since": iso(since), "has_more": has_more}
 
     def whole(self, found: RequestRow) -> dict[str, Any]:
         """A request in full, as JSON shows it."""

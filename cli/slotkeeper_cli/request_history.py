@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from enum import StrEnum
 from statistics import median
-from typing import Any, get_args
+from typing import Any
 
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request_table import State
@@ -148,10 +148,14 @@ def _started(account: Account, search: Search, process: str) -> list[RequestRow]
 
 def _ended(
     account: Account, search: Search, process: str, states: Collection[ListedState], most: int
-) -> Sequence[RequestRow]:
-    asked: list[State] = [each for each in get_args(State) if _listed_as(each) in states]
-    listed = account.control.row_search.last_ended(process, asked, most) if asked else Listed[RequestRow]()
-    return search.rows(listed, "requests")
+) -> list[RequestRow]:
+    listed = account.newest_ends(process) if states else Listed[RequestRow]()
+    for why in listed.malformed:
+        search.note_unread("RequestTable", why)
+    found = [row for row in listed.rows if _listed_as(row.state) in states][:most]
+    if listed.is_cut and len(found) < most:
+        search.note_unread("RequestTable", f"what ended before the last {len(listed.rows):,}: give --since")
+    return found
 
 
 def _row(row: RequestRow, now: float) -> dict[str, Any]:

@@ -43,7 +43,7 @@ Deadline = tuple[str, float] | None
 class RowChange(RequestChange):
     """A change of rows of requests that have ended. It waits some seconds for ends that are not published yet."""
 
-    size = MAX_REDRIVES
+    batch_size = MAX_REDRIVES
     # Of ten requests for each audit line, which may have 256 KB (CloudWatch Logs quotas, "Event size").
     parts = 5 * THREADS
 
@@ -138,10 +138,10 @@ class Redriving(RowChange):
         texts.append(f"Queue {self.which} again, each as its next attempt{deadline}?")
         return " ".join(filter(None, texts))
 
-    def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+    def act_on(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Redrive some requests, in one transaction for each deadline."""
         # Parts are redriven at the same time. A millisecond between their places keeps them in order.
-        now = self._now + self._order[part[0].execution] // self.size / 1000
+        now = self._now + self._order[part[0].execution] // self.batch_size / 1000
         by_deadline: dict[Deadline, list[Chosen]] = {}
         for one in part:
             by_deadline.setdefault(self._deadlines[one.execution], []).append(one)
@@ -200,7 +200,7 @@ class Discarding(RowChange):
             return ""
         return f"{self.others} Discard {self.which} with their contents, so that they can never be redriven?".strip()
 
-    def change(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
+    def act_on(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Discard some failures, each by one write."""
         for one in part:
             is_done = repeated(partial(self._control.requeues.discard, process, one.execution))

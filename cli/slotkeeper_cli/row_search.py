@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import batched, islice, pairwise
+from itertools import batched, pairwise
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import (
     LISTED,
-    MAX_PAGES,
     Listed,
     MalformedRequestRow,
     QueuedRow,
@@ -103,22 +101,6 @@ class RowSearch:
             found += answer["Responses"].get(self._table_name, [])
             keys = answer.get("UnprocessedKeys", {}).get(self._table_name, {}).get("Keys")
         return found
-
-    def last_ended(self, process: str, states: Sequence[State], most: int) -> Listed[RequestRow]:
-        """The requests of a process that ended last, of these states, the last one first."""
-        values = {f":s{at}": {"S": state} for at, state in enumerate(states)}
-        pages = self._dynamodb.get_paginator("query").paginate(
-            TableName=self._table_name,
-            IndexName="ended",
-            ConsistentRead=True,
-            ScanIndexForward=False,
-            KeyConditionExpression="process_name = :process",
-            FilterExpression=f"#state IN ({', '.join(values)})",
-            ExpressionAttributeNames={"#state": "state"},
-            ExpressionAttributeValues={":process": {"S": process}, **values},
-        )
-        items = (item for page in islice(pages, MAX_PAGES) for item in page["Items"])
-        return _listed(islice(items, most), is_cut=False)
 
 
 class ProcessRows:

@@ -26,7 +26,7 @@ from slotkeeper_cli.errors import CommandError, failure_text
 from slotkeeper_cli.formatting import local_time, one_line
 from slotkeeper_cli.requests import failure_of, hide_tokens, message_of, state_of
 from slotkeeper_cli.row_search import RowSearch
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import target_text
 
 BATCH = 10  # SQS API Reference, SendMessageBatch
@@ -251,21 +251,21 @@ def _send_batch(stack: StackConnection, batch: Sequence[Submitted], note: Callab
 
 
 def with_rows(rows: RowSearch, given: Iterable[Submitted]) -> list[Submitted]:
-    """Read the rows of requests, of the last attempt of each."""
-    return in_parallel(lambda one: _with_row(rows, one), given)
-
-
-def _with_row(rows: RowSearch, one: Submitted) -> Submitted:
-    """A request with the row of its last attempt.
+    """Requests with the rows of their last attempts, in a call for a hundred of each attempt.
 
     An attempt that ended without a start is the last one only if this message has brought it: a message of the same id
     becomes the next one (intake.py).
     """
-    while True:
-        request = one.request
-        one = replace(one, row=rows.row(request.process, request.execution_name))
-        if one.row is None or one.row.state not in (*_NEXT, *ENDED_WITHOUT_START):
-            return one
-        if one.row.state in ENDED_WITHOUT_START and one.is_of_message:
-            return one
-        one = replace(one, request=replace(request, attempt=request.attempt + 1))
+    known = dict(enumerate(given))
+    pending = dict(known)
+    while pending:
+        names = [(one.request.process, one.request.execution_name) for one in pending.values()]
+        read = {(row.process, row.execution): row for row in rows.named(dict.fromkeys(names)).rows}
+        found = {at: replace(one, row=read.get(name)) for (at, one), name in zip(pending.items(), names, strict=True)}
+        known |= found
+        pending = {
+            at: replace(one, request=replace(one.request, attempt=one.request.attempt + 1))
+            for at, one in found.items()
+            if one.row and (one.row.state in _NEXT or (one.row.state in ENDED_WITHOUT_START and not one.is_of_message))
+        }
+    return [*known.values()]

@@ -41,8 +41,8 @@ CONFLICT = {
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that a command has waited before it repeated a write. Its steps are small."""
-    monkeypatch.setattr(Cancelling, "size", EACH)
-    monkeypatch.setattr(RowChange, "size", EACH)
+    monkeypatch.setattr(Cancelling, "batch_size", EACH)
+    monkeypatch.setattr(RowChange, "batch_size", EACH)
     monkeypatch.setattr(RowChange, "parts", 2)
     monkeypatch.setattr(ending_queue, "MAX_EXECUTIONS", SENT)
     seconds: list[float] = []

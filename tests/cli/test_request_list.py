@@ -16,11 +16,11 @@ from tests.cli.operator_account import NOW, Operator
 
 pytestmark = pytest.mark.usefixtures("a_minute_later")
 LONG = "order-of-the-largest-customer-in-the-north-2026-11-28"
+LIST = ("request", "list", "sample")
 
 
-def _states(operator: Operator, *options: str) -> list[tuple[str, str, int | None]]:
-    data = operator.run("request", "list", "sample", *options, "--json").json
-    return [(one["request_id"], one["state"], one["position"]) for one in data["requests"]]
+def _names(operator: Operator, *options: str) -> set[str]:
+    return {one["request_id"] for one in operator.run(*LIST, *options, "--json").json["requests"]}
 
 
 @pytest.fixture
@@ -40,8 +40,12 @@ def furnished(operator: Operator) -> Operator:
     return operator
 
 
-def test_open_requests_come_in_their_order_and_then_those_that_ended_last(furnished: Operator) -> None:
-    states = _states(furnished)
+def test_open_requests_come_in_their_order_and_then_those_that_ended_last_each_on_a_line_of_80_columns(
+    furnished: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    data = furnished.run(*LIST, "--json").json
+    states = [(one["request_id"], one["state"], one["position"]) for one in data["requests"]]
     assert states[:6] == [
         ("first", "started", None),
         ("urgent", "queued", 1),
@@ -52,6 +56,14 @@ def test_open_requests_come_in_their_order_and_then_those_that_ended_last(furnis
     ]
     ended = {"done": "succeeded", "failed": "failed", "Skipped": "skipped", "TooLate": "too late"}
     assert {name: state for name, state, _ in states[6:]} == {**ended, "Cancelled": "cancelled", "X": "rejected"}
+
+    heading, *lines = furnished.run(*LIST).stdout.splitlines()
+    assert [heading.split(), len(lines)] == [["place", "request", "since", "priority", "weight", "why"], 12]
+    assert max(map(len, lines)) <= 80
+    cut = "order-of-th...h-2026-11-28"
+    places = ["started first", "1 urgent", "starting starting", "blocked heavy", f"2 {cut}", "3 late"]
+    assert [" ".join(line.split()[:2]) for line in lines[:6]] == places
+    assert "behind urgent" in lines[4]
 
 
 @pytest.mark.parametrize(
@@ -66,49 +78,34 @@ def test_open_requests_come_in_their_order_and_then_those_that_ended_last(furnis
 def test_a_list_has_the_states_that_are_asked_for(
     furnished: Operator, options: tuple[str, ...], expected: set[str]
 ) -> None:
-    assert {name for name, _, _ in _states(furnished, *options)} == expected
+    assert _names(furnished, *options) == expected
 
 
-def test_each_request_is_one_line_of_80_columns(furnished: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    heading, *lines = furnished.run("request", "list", "sample").stdout.splitlines()
-    assert [heading.split(), len(lines)] == [["place", "request", "since", "priority", "weight", "why"], 12]
-    assert max(map(len, lines)) <= 80
-    assert [line.split()[:2] for line in lines[:6]] == [
-        ["started", "first"],
-        ["1", "urgent"],
-        ["starting", "starting"],
-        ["blocked", "heavy"],
-        ["2", "order-of-th...h-2026-11-28"],
-        ["3", "late"],
-    ]
-    assert "behind urgent" in lines[4]
-
-
-def test_a_list_names_reasons_and_expected_starts(operator: Operator) -> None:
-    for number in range(6):
-        succeed(operator, f"old{number}")
+def test_a_list_names_reasons_and_expected_starts_and_not_all_that_have_ended(operator: Operator) -> None:
+    for number in range(LAST_ENDED + 2):
+        succeed(operator, f"r{number:02}")
     operator.hold("a")
     operator.wait("b")
-    queued = operator.run("request", "list", "sample", "--state", "queued", "--json").json["requests"]
-    assert [one["condition"] for one in queued[0]["reasons"]] == ["slots"]
-    assert queued[0]["expected_start"].keys() == {"at", "seconds", "text"}
-
-
-def test_ended_requests_are_listed_last_ended_first_and_not_all(operator: Operator) -> None:
-    for number in range(LAST_ENDED + 2):
-        succeed(operator, f"r{number}")
-    assert len(_states(operator)) == LAST_ENDED
-    assert len(_states(operator, "--state", "succeeded")) == LAST_ENDED + 2
-    shown = operator.run("request", "list", "sample", "--state", "succeeded", "--limit", "3").stdout
+    (queued,) = operator.run(*LIST, "--state", "queued", "--json").json["requests"]
+    assert [one["condition"] for one in queued["reasons"]] == ["slots"]
+    assert "12 recent requests" in queued["expected_start"]["text"]
+    assert len(_names(operator)) == LAST_ENDED + 2
+    assert len(_names(operator, "--state", "succeeded")) == LAST_ENDED + 2
+    shown = operator.run(*LIST, "--state", "succeeded", "--limit", "3").stdout
     assert len(shown.splitlines()) == 4
 
 
-def test_more_requests_than_the_limit_are_counted(operator: Operator) -> None:
+def test_more_than_the_limit_and_what_ended_before_the_newest_page_are_stated(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(5):
         operator.wait(f"r{number}")
-    ended = operator.run("request", "list", "sample", "--limit", "2")
-    assert "3 more not shown: above --limit 2" in ended.stdout
+    succeed(operator, "done")
+    assert "4 more not shown: above --limit 2" in operator.run(*LIST, "--limit", "2").stdout
+    history = RequestRows.history
+    monkeypatch.setattr(RequestRows, "history", lambda *asked, **more: replace(history(*asked, **more), is_cut=True))
+    shown = operator.run(*LIST, "--state", "failed").stdout
+    assert "Not read: RequestTable: what ended before the last 1: give --since" in shown
 
 
 def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,36 +119,25 @@ def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatc
         return listed
 
     monkeypatch.setattr(RequestRows, "queue", cut)
-    ended = operator.run("request", "list", "sample")
-    assert "Only a part was read: more than 2 requests are queued." in ended.stdout
-    shown = operator.run("explain", "c").stdout
-    assert "it has waited for 59 s, behind more than 2 requests." in shown
+    assert "Only a part was read: more than 2 requests are queued." in operator.run(*LIST).stdout
+    assert "it has waited for 59 s, behind more than 2 requests." in operator.run("explain", "c").stdout
     assert "more than 2 queued" in operator.run("status").stdout
 
 
-def test_a_process_without_requests(operator: Operator) -> None:
-    assert operator.run("request", "list", "sample").stdout == "sample has no such request.\n"
-
-
-def test_the_rejected_requests_of_a_process_that_never_existed_are_listed(operator: Operator) -> None:
-    name = operator.wait("a", "typo")
-    rejected = [Leaving(name, "REJECTED", "UnknownProcess", "there is none")]
+def test_a_process_without_requests_and_the_requests_of_a_process_that_never_existed(operator: Operator) -> None:
+    assert operator.run(*LIST).stdout == "sample has no such request.\n"
+    rejected = [Leaving(operator.wait("a", "typo"), "REJECTED", "UnknownProcess", "there is none")]
     operator.requests.end_homeless("typo", rejected, NOW, exists=False)
-    ended = operator.run("request", "list", "typo")
-    assert (ended.exit_code, ended.stdout.split()[-6:]) == (0, ["a", "1", "min", "there", "is", "none"])
+    assert operator.run("request", "list", "typo").stdout.split()[-6:] == ["a", "1", "min", "there", "is", "none"]
 
 
-# Every request of a period -------------------------------------------------------------------------------------------
+# Every request of a period --------------------------------------------------------------------------------------------
 
 
-def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(
-    furnished: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    data = furnished.run("request", "list", "sample", "--since", "24h", "--json").json
+def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(furnished: Operator) -> None:
+    data = furnished.run(*LIST, "--since", "24h", "--json").json
 
-    states = {one["request_id"]: one["outcome"] for one in data["requests"]}
-    assert states == {
+    assert {one["request_id"]: one["outcome"] for one in data["requests"]} == {
         **{"done": "succeeded", "failed": "failed", "Skipped": "skipped", "TooLate": "too late", "X": "rejected"},
         **{"Cancelled": "cancelled", "first": "started"},
         **dict.fromkeys(("starting", "late", "heavy", LONG, "urgent"), "queued"),
@@ -167,22 +153,9 @@ def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(
     }
     assert (shown["Skipped"]["execution"], data["not_read"]) == (None, [])
     assert (data["outcomes"]["queued"], data["started"], data["longest_wait_seconds"]) == (5, 3, 0)
-    lines = furnished.run("request", "list", "sample", "--since", "24h").stdout.splitlines()
-    assert lines[2].split() == [
-        "failed",
-        "2026-09-21",
-        "14:13:20",
-        "0",
-        "s",
-        "14:13:20",
-        "14:13:50",
-        "failed",
-        "(Glue.Failed)",
-    ]
-    assert lines[0].split()[:4] == ["request", "sent", "(UTC)", "waited"]
-    assert lines[-1].startswith(
-        "12 requests since 2026-09-20 14:14:20 UTC until 2026-09-21 14:14:20 UTC: 1 succeeded, 1 failed,"
-    )
+    lines = furnished.run(*LIST, "--since", "24h").stdout.splitlines()
+    assert " ".join(lines[2].split()) == "failed 2026-09-21 14:13:20 0 s 14:13:20 14:13:50 failed (Glue.Failed)"
+    assert "14:14:20 UTC: 1 succeeded, 1 failed," in lines[-1]
     assert lines[-1].endswith("Of the 3 that have started, the median wait is 0 s, the longest 0 s.")
 
 
@@ -200,8 +173,7 @@ def test_the_list_of_a_period_has_what_ended_in_it_and_what_is_open(
 ) -> None:
     succeed(operator, "done")
     operator.wait("open")
-    data = operator.run("request", "list", "sample", *period, "--json").json
-    assert {one["request_id"] for one in data["requests"]} == expected
+    assert _names(operator, *period) == expected
 
 
 def test_a_request_that_ends_during_the_reads_is_listed_once(
@@ -218,7 +190,7 @@ def test_a_request_that_ends_during_the_reads_is_listed_once(
         return listed
 
     monkeypatch.setattr(RequestRows, "queue", then_it_ends)
-    (one,) = operator.run("request", "list", "sample", "--since", "1h", "--json").json["requests"]
+    (one,) = operator.run(*LIST, "--since", "1h", "--json").json["requests"]
     assert (one["outcome"], one["started"]) == ("succeeded", iso(NOW))
 
 
@@ -226,6 +198,6 @@ def test_what_was_not_read_of_a_period_is_stated(operator: Operator, monkeypatch
     succeed(operator)
     history = RequestRows.history
     monkeypatch.setattr(RequestRows, "history", lambda *asked: replace(history(*asked), is_cut=True, malformed=["odd"]))
-    shown = operator.run("request", "list", "sample", "--since", "1h").stdout
+    shown = operator.run(*LIST, "--since", "1h").stdout
     assert "Not read: RequestTable: there are more than 1 requests that have ended since 20" in shown
     assert "Not read: RequestTable: odd" in shown

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.request import Delivery, execution_name
+from slotkeeper_cli import submission
 from slotkeeper_cli.commands import submit
 from tests.cli.account_contents import fail, job_run, succeed, waiting
-from tests.cli.operator_account import NOW, Operator, StubbedCalls
+from tests.cli.operator_account import NOW, Ended, Operator, StubbedCalls
 from tests.support.module_time import replace_time
+
+FILE = ("request", "submit", "--file", "-")
+ONE = ("request", "submit", "--process", "sample", "--request-id", "a")
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_time(monkeypatch, submission, sleep=lambda _: None)
 
 
 def _lines(request_ids: Iterable[str]) -> str:
@@ -21,22 +30,29 @@ def _lines(request_ids: Iterable[str]) -> str:
     return "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in request_ids)
 
 
+def _ids(ended: Ended, part: str = "sent") -> list[str]:
+    return [one["request_id"] for one in ended.json[part]]
+
+
+def _queued(operator: Operator) -> list[dict[str, Any]]:
+    return [json.loads(one["Body"]) for one in waiting(operator, "RequestQueue")]
+
+
 def test_submit_sends_a_request(operator: Operator) -> None:
     command = ("request", "submit", "--process", "sample", "--request-id", "order-1", "--json")
     ended = operator.run(*command, "--arg", "--day=2026-11-21", "--arg", "mode2=a=b")
 
-    assert ended.exit_code == 0
-    name = execution_name("sample", "order-1", 1)
-    (sent,) = ended.json["sent"]
     (message,) = waiting(operator, "RequestQueue")
-    assert sent == {
-        "request_id": "order-1",
-        "process": "sample",
-        "execution": name,
-        "priority": "normal",
-        "weight": None,
-        "message_id": message["MessageId"],
-    }
+    assert ended.json["sent"] == [
+        {
+            "request_id": "order-1",
+            "process": "sample",
+            "execution": execution_name("sample", "order-1", 1),
+            "priority": "normal",
+            "weight": None,
+            "message_id": message["MessageId"],
+        }
+    ]
     assert json.loads(message["Body"]) == {
         "process": "sample",
         "arguments": {"--day": "2026-11-21", "--mode2": "a=b"},
@@ -46,50 +62,24 @@ def test_submit_sends_a_request(operator: Operator) -> None:
     assert message["Attributes"]["MessageGroupId"] == "sample", "so that the requests of a file keep their order"
 
 
+def test_a_request_without_an_id_receives_one_and_priority_and_weight_are_sent(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 10)
+    (sent,) = operator.run(*ONE[:4], "--priority", "high", "--weight", "10", "--json").json["sent"]
+    (fields,) = _queued(operator)
+    assert (fields["request_id"], fields["priority"], fields["weight"]) == (sent["request_id"], "high", 10)
+    assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
+    lines = [{"process": "sample", "request_id": one, "priority": one, "weight": 2} for one in ("normal", "low")]
+    assert operator.run(*FILE, stdin="\n".join(map(json.dumps, lines))).stderr == ""
+    assert [(one.get("priority"), one["weight"]) for one in _queued(operator)[1:]] == [(None, 2), ("low", 2)]
+
+
 def test_a_request_that_is_submitted_again_after_its_dead_letter_is_queued_again(operator: Operator) -> None:
     """SQS drops a message with a deduplication id of the last five minutes, moto only while the first one exists."""
     command = ("request", "submit", "--force", "--process", "later", "--request-id", "r1")
     assert operator.run(*command).exit_code == 0
     operator.processes.create("later", 1, "sample-job")
     assert operator.run(*command).exit_code == 0
-    assert [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")] == ["r1", "r1"]
-
-
-def test_submit_sends_priority_and_weight(operator: Operator) -> None:
-    operator.processes.set_limit("sample", 10)
-    lines = [
-        {"process": "sample", "request_id": one, "priority": one, "weight": 2} for one in ("high", "normal", "low")
-    ]
-    stdin = "\n".join(map(json.dumps, lines))
-    options = ("--process", "sample", "--request-id", "a", "--priority", "high", "--weight", "10")
-    (sent,) = operator.run("request", "submit", *options, "--json").json["sent"]
-    assert (sent["priority"], sent["weight"]) == ("high", 10)
-    assert operator.run("request", "submit", "--file", "-", stdin=stdin).stderr == ""
-
-    queued = [json.loads(one["Body"]) for one in waiting(operator, "RequestQueue")]
-    assert [fields["request_id"] for fields in queued] == ["a", "high", "normal", "low"]
-    assert {(fields.get("priority"), fields["weight"]) for fields in queued} == {
-        ("high", 10),
-        ("high", 2),
-        (None, 2),
-        ("low", 2),
-    }
-
-
-def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
-    operator.processes.create("heavy", 4, "sample-job", default_weight=5)
-    stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
-    assert "1 request of sample above the limit 1 (largest weight: 3)." in stated
-    assert "slotkeeper process set-limit sample 3" in stated
-    assert "above the limit 4 (largest weight: 5)" in operator.run("request", "submit", "--process", "heavy").stderr
-    assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
-
-
-def test_submit_gives_a_request_without_id_a_new_id(operator: Operator) -> None:
-    (sent,) = operator.run("request", "submit", "--process", "sample", "--json").json["sent"]
-    (message,) = waiting(operator, "RequestQueue")
-    assert json.loads(message["Body"])["request_id"] == sent["request_id"]
-    assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
+    assert [fields["request_id"] for fields in _queued(operator)] == ["r1", "r1"]
 
 
 def test_submit_sends_a_file_in_order_in_batches_of_ten(operator: Operator, tmp_path: Path) -> None:
@@ -99,17 +89,17 @@ def test_submit_sends_a_file_in_order_in_batches_of_ten(operator: Operator, tmp_
     )
     file = tmp_path / "requests.jsonl"
     file.write_text(_lines(f"r{n}" for n in range(5)) + "\n\n" + _lines(f"r{n}" for n in range(5, 12)))
-
-    sent = operator.run("request", "submit", "--file", str(file), "--json").json["sent"]
-
+    ended = operator.run("request", "submit", "--file", str(file), "--json")
     operator.sqs.meta.events.unregister("provide-client-params.sqs.SendMessageBatch", note)
+
     assert batches == [10, 2]
-    assert [one["request_id"] for one in sent] == [f"r{n}" for n in range(12)]
-    assert [json.loads(one["Body"])["request_id"] for one in waiting(operator, "RequestQueue")] == [
-        f"r{n}" for n in range(10)
-    ]
+    assert _ids(ended) == [f"r{n}" for n in range(12)]
+    assert [fields["request_id"] for fields in _queued(operator)] == [f"r{n}" for n in range(10)]
     (line,) = operator.audited()
     assert (line["action"], line["requests"], line["processes"]) == ("request submit", 12, {"sample": 12})
+
+
+# Refused, or warned of ------------------------------------------------------------------------------------------------
 
 
 def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) -> None:
@@ -122,10 +112,9 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
         json.dumps({"process": "sample", "arguments": {"--text": "x" * 70_000}}),
         '{"process": "sample", "arguments": {"--extra-py-files": "s3://x"}}',
     ]
-
-    ended = operator.run("request", "submit", "--file", "-", stdin="\n".join(lines))
-
-    assert ended.exit_code == 2
+    before = operator.contents()
+    ended = operator.run(*FILE, stdin="\n".join(lines))
+    assert (ended.exit_code, operator.contents(), operator.audited()) == (2, before, [])
     for text in (
         "line 2: body is not JSON",
         "line 3: body must not contain urgent",
@@ -135,125 +124,112 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
     ):
         assert text in ended.stderr
     assert "\nline 1:" not in ended.stderr
-    assert waiting(operator, "RequestQueue") == []
-    assert operator.audited() == []
 
 
-def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> None:
-    ended = operator.run("request", "submit", "--process", "unknown")
-    assert ended.exit_code == 4
-    assert "there is no process 'unknown'. The processes are: sample" in ended.stderr
-    assert "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN" in ended.stderr
-    assert waiting(operator, "RequestQueue") == []
+def test_an_invalid_option_is_named_as_it_was_given(operator: Operator) -> None:
+    assert "Error: Invalid value: --arg must not contain --class" in operator.refuses(
+        *ONE, "--arg=class=x", exit_code=2
+    )
+    assert "--request-id must be longer than" in operator.refuses(*ONE[:4], "--request-id", "", exit_code=2)
+
+
+def test_submit_warns_of_what_waits(operator: Operator) -> None:
+    operator.processes.create("heavy", 4, "sample-job", default_weight=5)
+    stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
+    assert "1 request of sample above the limit 1 (largest weight: 3)." in stated
+    assert "slotkeeper process set-limit sample 3" in stated
+    assert "above the limit 4 (largest weight: 5)" in operator.run("request", "submit", "--process", "heavy").stderr
+    assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
+    operator.processes.pause("heavy")
+    assert "heavy is paused" in operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr
+
+
+def test_submit_refuses_an_unknown_process_without_force_and_an_empty_file(operator: Operator) -> None:
+    refused = operator.refuses("request", "submit", "--process", "unknown", exit_code=4)
+    assert "there is no process 'unknown'. The processes are: sample" in refused
+    assert "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN" in refused
     assert operator.run("request", "submit", "--process", "unknown", "--force").exit_code == 0
-    assert len(waiting(operator, "RequestQueue")) == 1
-
-
-def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
-    operator.processes.pause("sample")
-    assert "sample is paused" in operator.run("request", "submit", "--process", "sample").stderr
+    assert len(_queued(operator)) == 1
+    assert operator.run(*FILE, stdin="\n").exit_code == 4
 
 
 def test_submit_sends_the_requests_of_a_file_that_were_not_sent_before(operator: Operator) -> None:
     fail(operator)
-    ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("ab"))
-    assert [one["request_id"] for one in ended.json["sent"]] == ["b"]
-    assert [(one["request_id"], one["state"]) for one in ended.json["sent_before"]] == [("a", "failed")]
-    assert ended.exit_code == 1
+    ended = operator.run(*FILE, "--json", stdin=_lines("ab"))
+    assert (_ids(ended), _ids(ended, "sent_before"), ended.exit_code) == (["b"], ["a"], 1)
+    assert ended.json["sent_before"][0]["state"] == "failed"
     assert "1 of 2 requests failed" in ended.stderr
     (line,) = operator.audited()
     assert (line["requests"], line["first"]) == (1, "b")
 
 
-def test_submit_sends_no_request_of_a_file_with_an_id_of_another(operator: Operator) -> None:
+def test_submit_sends_no_request_of_a_long_file_with_an_id_of_another(operator: Operator) -> None:
+    """More than a call of DynamoDB reads."""
     succeed(operator, arguments={"--day": "1"})
-    ended = operator.run("request", "submit", "--file", "-", stdin=_lines(["b", "c", "a"]))
-    assert ended.exit_code == 3
-    assert "line 3: request a of sample (succeeded)\n" in ended.stderr
-    assert waiting(operator, "RequestQueue") == []
-    assert operator.audited() == []
+    before = operator.contents()
+    ended = operator.run(*FILE, stdin=_lines([*map(str, range(120)), "a"]))
+    assert (ended.exit_code, operator.contents(), operator.audited()) == (3, before, [])
+    assert "line 121: request a of sample (succeeded)\n" in ended.stderr
 
 
-@pytest.mark.parametrize("option", [(), ("--wait", "--timeout", "0")])
-def test_submit_states_that_a_long_file_was_not_checked(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
-) -> None:
-    """With --wait the rows are read, and one of another request is no success."""
-    monkeypatch.setattr(submit, "MAX_CHECKED", 10)
-    succeed(operator, arguments={"--day": "1"})
-    ended = operator.run(
-        "request", "submit", "--file", "-", *option, "--json", stdin=_lines(["a", *map(str, range(10))])
-    )
-    assert "it was not checked which of the 11 requests were sent before, since they are more than 10" in ended.stderr
-    assert len(ended.json["sent"]) == 11
-    assert ended.exit_code == bool(option)
-    assert ("1 of 11 requests did not run, since another request has used the id" in ended.stderr) == bool(option)
+# What SQS refuses -----------------------------------------------------------------------------------------------------
+
+
+def _answering(answer: Callable[[int, list[dict[str, Any]]], dict[str, Any]]) -> tuple[StubbedCalls, list[Any]]:
+    """Stub SendMessageBatch: `answer` gets the number of the call and its entries."""
+    asked: list[Any] = []
+
+    def call(parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append(parameters["Entries"])
+        return answer(len(asked), parameters["Entries"])
+
+    return StubbedCalls("sqs", {"SendMessageBatch": call}), asked
+
+
+def _taken(entries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {"Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in entries]}
 
 
 def test_submit_reports_what_was_sent_before_a_call_failed(operator: Operator) -> None:
-    asked: list[int] = []
-
-    def break_off(parameters: dict[str, Any]) -> dict[str, Any]:
-        asked.append(len(parameters["Entries"]))
-        if len(asked) == 2:
-            return {"Error": {"Code": "AccessDenied", "Message": "no more"}}
-        return {
-            "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in parameters["Entries"]]
-        }
-
-    with StubbedCalls("sqs", {"SendMessageBatch": break_off}):
-        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines(f"r{n}" for n in range(25)))
-    assert ended.exit_code == 1
-    assert [one["request_id"] for one in ended.json["sent"]] == [f"r{n}" for n in range(10)]
-    assert [one["error"][:12] for one in ended.json["refused"]] == ["may have bee"] * 10 + ["not sent"] * 5
-
-
-def test_submit_refuses_an_empty_file(operator: Operator) -> None:
-    assert operator.run("request", "submit", "--file", "-", stdin="\n").exit_code == 4
+    denied = {"Error": {"Code": "AccessDenied", "Message": "no more"}}
+    stub, _ = _answering(lambda number, entries: denied if number == 2 else _taken(entries))
+    with stub:
+        ended = operator.run(*FILE, "--json", stdin=_lines(f"r{n}" for n in range(25)))
+    assert (ended.exit_code, _ids(ended)) == (1, [f"r{n}" for n in range(10)])
+    errors = [one["error"] for one in ended.json["refused"]]
+    assert [error[:12] for error in errors] == ["may have bee"] * 10 + ["not sent"] * 5
+    assert "SendMessageBatch failed with AccessDenied: no more" in errors[0]
 
 
 def test_submit_sends_refused_entries_of_a_batch_again(operator: Operator) -> None:
-    asked: list[list[str]] = []
-    sendings: list[str] = []
+    def some(number: int, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        refused = [one for one in entries if number == 1 and one["Id"] == "1"]
+        failed = [{"Id": one["Id"], "Code": "Throttled", "SenderFault": False} for one in refused]
+        return _taken(one for one in entries if one not in refused) | {"Failed": failed}
 
-    def some(parameters: dict[str, Any]) -> dict[str, Any]:
-        asked.append([json.loads(one["MessageBody"])["request_id"] for one in parameters["Entries"]])
-        sendings.extend(one["MessageDeduplicationId"] for one in parameters["Entries"])
-        refused = [one for one in parameters["Entries"] if len(asked) == 1 and one["Id"] == "1"]
-        taken = [one for one in parameters["Entries"] if one not in refused]
-        return {
-            "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in taken],
-            "Failed": [{"Id": one["Id"], "Code": "Throttled", "SenderFault": False} for one in refused],
-        }
-
-    with StubbedCalls("sqs", {"SendMessageBatch": some}):
-        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("abc"))
-    assert asked == [["a", "b", "c"], ["b"]]
-    assert len(set(sendings)) == 3
-    assert sendings[3] == sendings[1]  # SQS may have accepted it although it reported a failure
+    stub, asked = _answering(some)
+    with stub:
+        ended = operator.run(*FILE, "--json", stdin=_lines("abc"))
+    (*_, second, _), (again,) = asked
+    assert json.loads(again["MessageBody"])["request_id"] == "b"
+    assert again == second, "SQS may have accepted it although it reported a failure"
+    assert len({one["MessageDeduplicationId"] for one in asked[0]}) == 3
     assert "SQS refused 1 of 3 requests (Throttled: )" in ended.stderr
-    assert ended.exit_code == 0
-    assert [one["request_id"] for one in ended.json["sent"]] == ["a", "b", "c"]
+    assert (ended.exit_code, _ids(ended)) == (0, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(("sender_fault", "tries"), [(True, 1), (False, 5)])
 def test_submit_fails_if_sqs_keeps_refusing_a_request(operator: Operator, sender_fault: bool, tries: int) -> None:
-    asked: list[int] = []
-
-    def none(parameters: dict[str, Any]) -> dict[str, Any]:
-        asked.append(len(parameters["Entries"]))
-        return {"Failed": [{"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}]}
-
-    with StubbedCalls("sqs", {"SendMessageBatch": none}):
-        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--json")
-
-    assert ended.exit_code == 1
-    assert asked == [1] * tries
+    failed = {"Id": "0", "Code": "InvalidMessageContents", "SenderFault": sender_fault, "Message": "no"}
+    stub, asked = _answering(lambda *_: {"Failed": [failed]})
+    with stub:
+        ended = operator.run(*ONE, "--json")
     (refused,) = ended.json["refused"]
+    assert (ended.exit_code, len(asked)) == (1, tries)
     assert (refused["request_id"], refused["error"]) == ("a", "InvalidMessageContents: no")
 
 
-# Waiting ------------------------------------------------------------------------------------------------------------
+# Waiting --------------------------------------------------------------------------------------------------------------
 
 
 def _receive(operator: Operator) -> None:
@@ -292,20 +268,17 @@ def test_submit_waits_until_all_have_succeeded_and_for_the_next_attempt_of_a_ret
         lambda: _finish(operator, other),
         lambda: _finish(operator, second),
     )
-    ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=_lines("ab"))
+    ended = operator.run(*FILE, "--wait", "--json", stdin=_lines("ab"))
     assert ended.exit_code == 0
-    assert [(one["state"], one["execution"]) for one in ended.json["sent"]] == [
-        ("succeeded", second),
-        ("succeeded", other),
-    ]
+    states = [(one["state"], one["execution"]) for one in ended.json["sent"]]
+    assert states == [("succeeded", second), ("succeeded", other)]
 
 
 def test_submit_fails_if_a_request_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = execution_name("sample", "a", 1)
     _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: _finish(operator, name, fails=True))
-    ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait")
-    assert ended.exit_code == 1
-    assert ended.stdout == f"sent: a  {name}  failed: no such month\n"
+    ended = operator.run(*ONE, "--wait")
+    assert (ended.exit_code, ended.stdout) == (1, f"sent: a  {name}  failed: no such month\n")
     assert "1 of 1 request failed. Queue them again with: slotkeeper failed redrive a --process sample" in ended.stderr
 
 
@@ -316,6 +289,7 @@ def test_submit_fails_if_a_request_fails(operator: Operator, monkeypatch: pytest
         ("TOO_LATE", "TooLate", 1, "1 of 1 request had not started when start_before passed"),
         ("CANCELLED", "Cancelled", 1, "1 of 1 request did not run (cancelled)"),
         ("REJECTED", "LeasesOnly", 1, "1 of 1 request did not run (rejected)"),
+        ("REJECTED", "RequestIdReused", 1, "1 of 1 request did not run, since another request has used the id"),
     ],
 )
 def test_submit_waits_until_a_request_has_ended_without_a_start(
@@ -325,7 +299,7 @@ def test_submit_waits_until_a_request_has_ended_without_a_start(
     operator.leave(operator.wait("a", arguments={}), "CANCELLED", "Cancelled", "before")
     second = execution_name("sample", "a", 2)
     _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: operator.leave(second, end, code, "for a reason"))
-    ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
+    ended = operator.run(*ONE, "--wait", "--json")
     (sent,) = ended.json["sent"]
     assert (ended.exit_code, sent["state"], sent["code"], sent["execution"], sent["reason"]) == (
         *(exit_code, end.lower().replace("_", " "), code, second),
@@ -335,7 +309,6 @@ def test_submit_waits_until_a_request_has_ended_without_a_start(
 
 
 def test_submit_ends_after_its_timeout(operator: Operator) -> None:
-    command = ("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--timeout", "0")
-    ended = operator.run(*command)
+    ended = operator.run(*ONE, "--wait", "--timeout", "0")
     assert (ended.exit_code, ended.stdout.split()[-2:]) == (1, ["not", "accepted"])
     assert "1 of 1 request had not ended after 0 s. Show the state of each with: slotkeeper explain" in ended.stderr

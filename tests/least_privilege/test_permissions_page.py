@@ -151,12 +151,13 @@ AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 TRANSACTION = "dynamodb:TransactWriteItems"  # no action: each part has its own
 # Action -> pattern of the commands for which the search by names finds it, but which never call it.
 NOT_CALLED = {
-    "dynamodb:BatchGetItem": "doctor",
+    "dynamodb:BatchGetItem": "doctor|failed list",
     "dynamodb:ConditionCheckItem": "request cancel|web",
     "dynamodb:DeleteItem": "dlq (redrive|discard)|web",
     "dynamodb:GetItem": "process list|request submit|failed list|audit|what-if|dlq .+|retry report",
-    "dynamodb:PutItem": "process (set-limit|repair)|audit|web|dlq (redrive|discard)|retry report|token .+",
-    "dynamodb:Query": "process (?!repair|remove|set-limit).+|stack env|(dlq|token) .+|retry (?!breaker (open|close)).+",
+    "dynamodb:PutItem": "process (set-limit|repair)|audit|web|(dlq|failed) discard|dlq redrive|retry report|token .+",
+    "dynamodb:Query": "process (?!repair|remove|set-limit).+|(dlq|token) .+|retry (?!breaker (open|close)).+"
+    "|request submit|stack env",
     "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack env|token .+",
     "dynamodb:UpdateItem": "process (list|add)|request submit|audit|web|dlq (redrive|discard)|token show",
     "events:DescribeRule": "web",
@@ -168,7 +169,7 @@ NOT_CALLED = {
     "sqs:ChangeMessageVisibility": "doctor",
     "sqs:DeleteMessage": "web",
     "sqs:ReceiveMessage": "doctor",
-    "sqs:SendMessage": "process (list|pause)",
+    "sqs:SendMessage": "process (list|pause)|failed discard",
     "ssm:GetParameter": "status|process (?!repair).+|request list",
     "states:DescribeExecution": "request (submit|list)|failed .+|what-if",
     "states:ListExecutions": "request cancel|what-if",

@@ -28,8 +28,6 @@ from slotkeeper_cli.submission import Submitted, read_lines, read_options, refus
 
 # Seconds between two polls of the requests that have not ended.
 _POLL_SECONDS = 1.0
-# Requests above which the command does not check whether they were sent before: each check is a call.
-MAX_CHECKED = 1000
 # Ids that a printed command names.
 MAX_NAMED = 5
 
@@ -112,7 +110,7 @@ def submit(
     account = Account(context.stack)
     rows = account.control.row_search
     _check_processes(context, account, lines, force)
-    lines = _sent_before(context, rows, lines, named=file is not None)
+    lines = _sent_before(rows, lines, named=file is not None)
     to_send = [one for one in lines if one.row is None]
     if to_send:
         audit(
@@ -185,7 +183,7 @@ def _warn(context: CommandContext, process: Process, lines: Sequence[Submitted])
         )
 
 
-def _sent_before(context: CommandContext, rows: RowSearch, lines: list[Submitted], named: bool) -> list[Submitted]:
+def _sent_before(rows: RowSearch, lines: list[Submitted], *, named: bool) -> list[Submitted]:
     """The requests, with the row of each that was sent before and does not run again.
 
     One that ended without a start has none: it runs, if it is sent again.
@@ -196,13 +194,6 @@ def _sent_before(context: CommandContext, rows: RowSearch, lines: list[Submitted
     Raises:
         CommandRefused: another request has used the id. The starter would reject this one.
     """
-    if len(lines) > MAX_CHECKED:
-        context.out.note(
-            f"Note: it was not checked which of the {len(lines):,} requests were sent before, since they are more than "
-            f"{MAX_CHECKED:,}. Such a request does not run again, and one with the id of another is rejected as "
-            "RequestIdReused."
-        )
-        return lines
     found = with_rows(rows, lines)
     reused = [
         f"line {one.number}: " * named + f"request {one.request.request_id} of {one.request.process} ({one.state})"
