@@ -55,6 +55,9 @@ def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_
     tags = Counter(tag for tag, _ in page.elements)
     assert tags["desc"] == tags["h1"] == 1
     assert {each.get("scope") for tag, each in page.elements if tag == "th"} == {"col", "row"}
+    # Some browsers forget what a table is, if the style makes blocks of its rows.
+    roles = {(tag, each.get("role")) for tag, each in page.elements if tag in ("table", "tr", "th", "td")}
+    assert roles == {("table", "table"), ("tr", "row"), ("th", "columnheader"), ("th", "rowheader"), ("td", "cell")}
 
 
 def test_a_wait_states_what_kept_the_request_waiting_if_it_is_recorded() -> None:

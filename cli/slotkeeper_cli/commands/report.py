@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,21 +72,22 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
         work = RetryControl(stack)
         reader = DeadLetterQueueReader(stack, DeadLetterQueueName.WORK)
         read = reader.peek(MAX_DEAD_LETTERS)
-        with _progress(context, work) as on_page:
-            notes = [_note(message) for message in read.messages]
-            found = read_report(work.ledger, downstreams, period, notes, bounds=Bounds(), on_page=on_page)
+        notes = [_note(message) for message in read.messages]
+        with context.out.progress() as progress:
+            task = progress.add_task("rows of the ledger", total=work.approximate_row_count() or None)
+            found = read_report(
+                work.ledger,
+                downstreams,
+                period,
+                notes,
+                bounds=Bounds(),
+                on_page=lambda rows: progress.advance(task, rows),
+            )
         if read.unread:
             left = f"about {count(read.unread.messages or 0, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
             found.reading.left_out.append(left)
         found.reading.calls = calls()
     return found
-
-
-@contextmanager
-def _progress(context: CommandContext, work: RetryControl) -> Iterator[Any]:
-    with context.out.progress() as progress:
-        task = progress.add_task("rows of the ledger", total=work.approximate_row_count() or None)
-        yield lambda rows: progress.advance(task, rows)
 
 
 def _note(message: DeadLetterMessage) -> DeadLetterNote:
@@ -207,47 +207,38 @@ def _footer(read: dict[str, Any]) -> Iterator[str]:
 
 def _render(console: Console, data: dict[str, Any], limit: int) -> None:
     since, until = seconds(data["from"]), seconds(data["to"])
-    console.print(
-        f"Failures of work on stack {data['stack']}, {local_time(since)} to {local_time(until)} "
-        f"({duration(until - since)})"
-    )
+    period = f"{local_time(since)} to {local_time(until)} ({duration(until - since)})"
+    console.print(f"Failures of work on stack {data['stack']}, {period}")
     console.print(_change_text(data))
     causes = data["causes"]
-    if causes:
-        console.print()
-        made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
-        for number, cause in enumerate(causes[:limit], 1):
-            of = ("failures", "requests", "lost", "recovered", "waiting")
-            change = "new" if cause["new"] else f"x {cause['ratio']:.1f}"
-            made.add_row(str(number), cause["type"], *(f"{cause[each]:,}" for each in of), change)
-        console.print(made)
+    made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
     for number, cause in enumerate(causes[:limit], 1):
-        console.print()
-        console.print(f"{number}. {cause['type']}: {cause['message']}", style="bold")
+        of = ("failures", "requests", "lost", "recovered", "waiting")
+        change = "new" if cause["new"] else f"x {cause['ratio']:.1f}"
+        made.add_row(str(number), cause["type"], *(f"{cause[each]:,}" for each in of), change)
+    if causes:
+        console.print("", made, sep="\n")
+    for number, cause in enumerate(causes[:limit], 1):
         names = ", ".join(f"{name} ({number:,})" for name, number in [*cause["downstreams"].items()][:3])
         attempts, example = count(cause["attempts"], "failed attempt"), cause["example"] or "none"
+        console.print()
+        console.print(f"{number}. {cause['type']}: {cause['message']}", style="bold")
         console.print(f"   {local_time(seconds(cause['first']))} to {local_time(seconds(cause['last']))}")
         console.print(f"   {attempts}; downstream {names}; example {example}")
         for step in cause["next_steps"]:
             console.print(f"   - {step}")
-    if len(causes) > limit:
-        console.print()
-        console.print(f"{count(len(causes) - limit, 'more cause')} not shown: raise --limit")
-    if data["gone"]:
-        console.print()
+    lines = [f"{count(len(causes) - limit, 'more cause')} not shown: raise --limit"] if len(causes) > limit else []
     for cause in data["gone"][:limit]:
         failures = count(cause["failures"], "failure")
-        console.print(f"gone since the period before: {cause['type']}: {cause['message']} ({failures})")
+        lines.append(f"gone since the period before: {cause['type']}: {cause['message']} ({failures})")
+    lines += map(_breaker_text, data["breakers"])
+    for line in ["", *lines] if lines else []:
+        console.print(line)
     if data["downstreams"]:
-        console.print()
         made = table("downstream", ">failures", ">before", ">requests", ">lost")
         for name, each in data["downstreams"].items():
             made.add_row(name, *(f"{number:,}" for number in each.values()))
-        console.print(made)
-    if data["breakers"]:
-        console.print()
-    for breaker in data["breakers"]:
-        console.print(_breaker_text(breaker))
+        console.print("", made, sep="\n")
     console.print()
     for line in _footer(data["read"]):
         console.print(line, style="dim")
