@@ -25,18 +25,19 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.rows import MAX_PAGES, Listed, QueuedRow, RequestRow
-from slotkeeper_cli.audit_log import Audited, read_audit
+from slotkeeper_cli.audit_lines import Audited, read_audit
 from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, read_dead_letters
+from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.process_rows import ProcessRows
 from slotkeeper_cli.retries import read_downstreams
-from slotkeeper_cli.row_search import MAX_KEYS, ProcessRows
+from slotkeeper_cli.row_search import MAX_KEYS
 from slotkeeper_cli.slot_control import SlotControl, name_of
 from slotkeeper_cli.stack_connection import (
     StackConnection,
     StackResource,
     all_queue_attributes,
     event_source_mappings,
-    in_parallel,
     resources,
     template_of,
 )
@@ -177,7 +178,7 @@ class Account:
     def history(self, search: Search, process: str, since: float, until: float) -> list[RequestRow]:
         """The requests that have ended in a period, and those that have not ended, in the order of their sending.
 
-        At most `row_search.MAX_HISTORY_CALLS` calls. What could not be read is noted in `search`.
+        At most `process_rows.MAX_HISTORY_CALLS` calls. What could not be read is noted in `search`.
 
         Args:
             since, until: seconds since the epoch.
@@ -204,7 +205,7 @@ class Account:
         return self.kept(("request ids", *names), lambda: self.control.row_search.request_ids(names)) if names else {}
 
     def audit_lines(self, field: str = "", value: str = "", since: float = 0.0) -> Audited:
-        """The lines of the operators' audit log of which a field has a value, as `audit_log.read_audit` reads them."""
+        """The lines of the operators' audit log of which a field has a value, as `read_audit` reads them."""
         return self.kept(("audit", field, value, since), lambda: read_audit(self.stack, field, value, since))
 
     # ----------------------------------------------------------------------------------------------- queues and alarms

@@ -23,8 +23,8 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, failure_text
 from slotkeeper_cli.formatting import count
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import add_command, no_process
-from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.unread import UnreadSource, print_not_read
 
 # Seconds before each repeat of a transaction that met another one, or was throttled. The layer has repeated it within a

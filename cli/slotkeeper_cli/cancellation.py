@@ -21,10 +21,10 @@ from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, local_time
 from slotkeeper_cli.holders import estimate
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
 from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.slot_control import repair_texts
-from slotkeeper_cli.stack_connection import in_parallel
 
 _STARTS = "it has a slot, and starts: to stop it, give --stop in some seconds"
 

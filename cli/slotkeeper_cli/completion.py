@@ -14,7 +14,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.context import options_of, stack_of
 from slotkeeper_cli.retries import DownstreamControl
 from slotkeeper_cli.slot_control import SlotControl, name_of
@@ -29,6 +28,9 @@ class _TooLate(BaseException):
 
 def check_names(incomplete: str) -> list[tuple[str, str]]:
     """The checks of doctor, with what they check. No call."""
+    # Here, since each command that completes a name would load all checks.
+    from slotkeeper_cli.attention import CHECKS  # noqa: PLC0415
+
     return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
 
 

@@ -18,8 +18,9 @@ from typing import Any
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.request import without_token
 from slotkeeper_cli.formatting import duration, iso
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import FIELD, HIDDEN, fields_in, hide_tokens
-from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, in_parallel, received_or_visible
+from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, received_or_visible
 from slotkeeper_cli.unread import Search, UnreadSource
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.

@@ -18,8 +18,8 @@ from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, Wait
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRows
 from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.replay import START_SECONDS, Course, Delays, Work, replay
-from slotkeeper_cli.stack_connection import in_parallel
 
 # Durations below which no range is stated.
 MIN_SAMPLES = 5

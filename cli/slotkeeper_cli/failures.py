@@ -13,9 +13,9 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, iso
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import RequestFinder
 from slotkeeper_cli.requests import REDRIVABLE, attempt_as_dict, failure_of, hide_tokens
-from slotkeeper_cli.stack_connection import in_parallel
 
 # Pages of 1 MB, each of some 500 failures with the longest reasons, and of 3,000 with short ones.
 MAX_PAGES = 200

@@ -15,8 +15,8 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.process_rows import ProcessRows
 from slotkeeper_cli.requests import attempt_as_dict, state_of
-from slotkeeper_cli.row_search import ProcessRows
 from slotkeeper_cli.unread import Search
 
 

@@ -28,9 +28,9 @@ from slotkeeper_cli.bulk import (
 )
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.formatting import count, iso, local_time
+from slotkeeper_cli.parallel import THREADS
 from slotkeeper_cli.requests import REDRIVABLE, WITHOUT_CONTENT, is_discarded, state_of
 from slotkeeper_cli.slot_control import name_of
-from slotkeeper_cli.stack_connection import THREADS
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 NOT_PUBLISHED = "its end is not published yet: try again in a minute"

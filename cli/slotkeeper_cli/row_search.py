@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import batched, pairwise
+from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.slots.rows import (
     LISTED,
     Listed,
     MalformedRequestRow,
-    QueuedRow,
     RequestRow,
-    RequestRows,
     read_row,
 )
-from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.stack_connection import in_parallel
-from slotkeeper_cli.unread import Search
+from slotkeeper_cli.parallel import in_parallel
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,11 +21,6 @@ if TYPE_CHECKING:
 # Keys of one call (DynamoDB API Reference, BatchGetItem).
 MAX_KEYS = 100
 _NAMES = {"#state": "state", "#open": "open"}
-# Pages of 1 MB, each of some 2,000 requests: of the queue, of open requests, and of each part of what has ended.
-MAX_HISTORY_PAGES = 50
-PARTS = 48
-# With a page that shows whether there are parts, and the rows that have started.
-MAX_HISTORY_CALLS = (2 + PARTS) * MAX_HISTORY_PAGES + 1 + MAX_HISTORY_PAGES
 
 
 class RowSearch:
@@ -101,56 +90,6 @@ class RowSearch:
             found += answer["Responses"].get(self._table_name, [])
             keys = answer.get("UnprocessedKeys", {}).get(self._table_name, {}).get("Keys")
         return found
-
-
-class ProcessRows:
-    """Reads the requests of a process.
-
-    Attributes:
-        search: what could not be read.
-    """
-
-    def __init__(self, rows: RequestRows, row_search: RowSearch, process: str) -> None:
-        self.search = Search()
-        self._rows, self._row_search, self._process = rows, row_search, process
-
-    def started(self) -> list[RequestRow]:
-        """The requests that have started and not ended, in the order of their grants."""
-        opened = self.search.rows(self._rows.open(self._process, MAX_HISTORY_PAGES), "open requests")
-        names = ((self._process, execution) for execution, state in opened if state == "STARTED")
-        rows = self.search.rows(self._row_search.named(names), "started requests")
-        return sorted((row for row in rows if row.state == "STARTED"), key=lambda row: row.granted)
-
-    def history(self, since: float, until: float) -> list[RequestRow]:
-        """The requests that have ended in a period, and those that have not ended, in the order of their sending.
-
-        What starts or ends meanwhile is in a later read.
-        """
-        queued = self.search.rows(self._rows.queue(self._process, MAX_HISTORY_PAGES), "queued requests")
-        waiting = [_row(self._process, each) for each in queued]
-        found = {row.execution: row for row in [*waiting, *self.started(), *self._ended(since, until)]}
-        return sorted(found.values(), key=lambda row: row.sent)
-
-    def _ended(self, since: float, until: float) -> list[RequestRow]:
-        """What has ended in a period: one page; of more, the rest in parts of equal time, some at the same time."""
-        read = partial(self._rows.history, self._process)
-        first = read(since, until, 1)
-        if not first.is_cut:
-            return self.search.rows(first, "requests that have ended")
-        begin = first.rows[-1].ended or since if first.rows else since
-        ends = [begin + (until - begin) * number / PARTS for number in range(PARTS + 1)]
-        parts = in_parallel(lambda part: read(*part, MAX_HISTORY_PAGES), pairwise(ends))
-        found = self.search.rows(replace(first, is_cut=False), "")
-        for at, part in zip(ends, parts, strict=False):
-            found += self.search.rows(part, f"requests that have ended since {iso(at)}")
-        return found
-
-
-def _row(process: str, queued: QueuedRow) -> RequestRow:
-    """A queued request as a row. Its index does not contain the attempt, which is 0."""
-    of, place = queued.queued, queued.queued.place
-    made = RequestRow(process, of.execution, "QUEUED", queued.request_id, 0, queued.priority, queued.sent)
-    return replace(made, place=place, placed=place, weight=of.weight, start_before=of.start_before, skips=of.skips)
 
 
 def _listed(items: Iterable[Any], is_cut: bool) -> Listed[RequestRow]:

@@ -20,8 +20,9 @@ from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.formatting import did_you_mean
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.row_search import RowSearch
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
 
 # A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
 # - before the first it may have lost its reservation. It then ends without work; adopted, it would run its job although

@@ -6,8 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.parallel import in_parallel
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
@@ -42,7 +42,6 @@ _NO_USER_CONFIG: dict[str, Any] = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
-THREADS = 8  # calls at the same time
 _IN_PROGRESS = "DETECTION_IN_PROGRESS"  # of drift
 _DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes in total
 
@@ -251,12 +250,6 @@ def find_local() -> Path:
         if file.is_file():
             return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")
-
-
-def in_parallel[Input, Output](call: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
-    """Call a function for each input, up to eight at the same time; return the results in the inputs' order."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(call, inputs))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
-from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection, StackResource, in_parallel, resources
+from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection, StackResource, resources
 
 ENDPOINT = "AWS_ENDPOINT_URL"
 

@@ -13,9 +13,10 @@ from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.retries import noteworthy
-from slotkeeper_cli.stack_connection import FLOWS, in_parallel, message_counts
+from slotkeeper_cli.stack_connection import FLOWS, message_counts
 from slotkeeper_cli.target_checks import ShownWork, target_in
 from slotkeeper_cli.unread import Search
 

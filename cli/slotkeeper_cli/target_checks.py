@@ -21,8 +21,9 @@ from slotkeeper.slots.targets import (
     matches,
 )
 from slotkeeper.slots.work import MAX_PAGES, Children, GlueRuns, NoSuchJob, Work
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import hide_tokens
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
 
 ShownWork = dict[str, str]  # work as JSON shows it: its id and state; of a child execution also its link
 NEWEST = 100  # runs of a target that are read: one page

@@ -38,11 +38,11 @@ from slotkeeper_cli.audit.work_history import (
     WorkInterval,
     must_be_listed,
 )
-from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
-from slotkeeper_cli.audit_log import Audited
+from slotkeeper_cli.audit_lines import MAX_PAGES as MAX_AUDIT_PAGES
+from slotkeeper_cli.audit_lines import Audited
 from slotkeeper_cli.formatting import count, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
-from slotkeeper_cli.stack_connection import in_parallel
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.unread import Search
 
 # Pages that are read of each list: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200 runs

@@ -22,7 +22,7 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.look.pages import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
-from slotkeeper_cli.row_search import MAX_HISTORY_CALLS as MAX_PROCESS_CALLS
+from slotkeeper_cli.process_rows import MAX_HISTORY_CALLS as MAX_PROCESS_CALLS
 from slotkeeper_cli.unread import print_not_read
 
 # Step Functions service quotas, "Execution history retention time".

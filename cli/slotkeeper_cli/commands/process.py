@@ -27,10 +27,10 @@ from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.output import table
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, label
 from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
-from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.target_checks import (
     check_account_and_region,
     most_holders,

@@ -15,15 +15,16 @@ from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.request import hide_fields
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.audit_log import Audited, audit
+from slotkeeper_cli.audit_lines import Audited
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import count, one_line
 from slotkeeper_cli.item_repair import Keys, Known, RepairPlan, Value, plan_repair, value_at
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import HIDDEN, hide_tokens
 from slotkeeper_cli.slot_control import confirmed_target
-from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.unread import Search, print_not_read
 
 # Of a holder: with it its lease can be extended.

@@ -16,7 +16,7 @@ from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
 from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.stack_connection import in_parallel
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.target_checks import (
     allowed_jobs,
     allowed_machines,

@@ -18,7 +18,8 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request_table import State, read_state
 from slotkeeper.slots.rows import MAX_PAGES, Listed, QueuedRow, RequestRow, read_queued_row
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.stack_connection import StackResource, in_parallel
+from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.stack_connection import StackResource
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account

@@ -35,15 +35,11 @@ from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.explanation import explain
 from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import (
-    StackConnection,
-    all_queue_attributes,
-    in_parallel,
-    message_counts,
-)
+from slotkeeper_cli.stack_connection import StackConnection, all_queue_attributes, message_counts
 from slotkeeper_cli.status import status
 from slotkeeper_cli.unread import Search
 

@@ -13,9 +13,9 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.history_reader import OnRead, Window, read_requests
 from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, acts_of, limit_steps
-from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
+from slotkeeper_cli.audit_lines import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.row_search import MAX_HISTORY_CALLS as MAX_ROW_CALLS
+from slotkeeper_cli.process_rows import MAX_HISTORY_CALLS as MAX_ROW_CALLS
 from slotkeeper_cli.stack_connection import StackConnection
 
 # The stack's description, and a page of the slot table.
