@@ -255,7 +255,7 @@ class Operator:
     def answers(self) -> Iterator[None]:
         """Stub calls that moto does not support, or only with many other resources, such as the stack."""
         with (
-            StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
+            StubbedCalls("cloudformation", {"DescribeStacks": self._stack, "ListStackResources": _no_resource}),
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
             StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history, "DescribeExecution": self._ending}),
             StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
@@ -348,6 +348,10 @@ class Operator:
         """Let a block of code hold a slot; return the lease's name."""
         assert self.leases.take(process, name, weight, LeaseTerm(until, "the-code"), NOW) == Taken()
         return name
+
+
+def _no_resource(_: dict[str, Any]) -> dict[str, Any]:
+    return {"StackResourceSummaries": []}
 
 
 def entered(state: str) -> dict[str, Any]:

@@ -50,10 +50,10 @@ SITUATIONS = {
         _blocked,
         "status sample",
         says=(
+            "-> slotkeeper process set-limit sample 2",
             "13 queued",
             "next: b, waiting for 59 s: 1 of 1 slot in use",
             "blocked: h0 (weight 2), waiting for 59 s: blocked: weight 2 above the limit 1",
-            "-> slotkeeper process set-limit sample 2",
             "blocked: h9",
         ),
         never=("h10",),
@@ -62,9 +62,9 @@ SITUATIONS = {
         _disabled,
         "status",
         says=(
-            "no function receives messages of RequestQueue: its event source mapping is Disabled",
+            "bad   the event source of RequestQueue is Disabled",
             "-> aws lambda update-event-source-mapping",
-            "no function receives messages of DispatchQueue",
+            "the event source of DispatchQueue is Disabled",
             "next: c",
         ),
         shows={"event_source.0.queue": "RequestQueue", "event_source.1.queue": "DispatchQueue"},

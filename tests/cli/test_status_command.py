@@ -30,7 +30,7 @@ def busy(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     operator.wait(LONG)
     operator.wait("late", start_before="2099-11-28T08:00:00Z")
     operator.processes.create("weighted", 6, "sample-job", default_weight=2)
-    operator.stop(operator.hold(LONG, "weighted", weight=5))
+    operator.hold(LONG, "weighted", weight=5)
     operator.wait("heavy", "weighted", weight=7)
     operator.processes.create("licence", 100)
     operator.lease("lease-1", int(NOW) + 30, "licence")
@@ -46,12 +46,17 @@ def busy(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
 
 OVERVIEW = """\
 slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
-malformed: process odd: slot_limit must be of DynamoDB type N, got {'S': '3'}
+bad   the item of process odd is malformed: process odd: slot_limit must be of
+  DynamoDB type N, got {'S': '3'}. No request of the process starts.
+      -> slotkeeper process repair odd
+bad   process weighted: 1 queued request above its limit of 6, such as heavy
+  with weight 7 (for 1 min): Other requests pass it. Raise the limit, or cancel:
+  slotkeeper request cancel heavy --process weighted
+      -> slotkeeper process set-limit weighted 7
 weighted                        [########..]  5 of 6
   1 queued, the oldest for 59 s
   blocked: heavy (weight 7), waiting for 59 s: blocked: weight 7 above the
     limit 6
-    -> slotkeeper process set-limit weighted 7
 sample                          [##########]  1 of 1
   2 queued, the oldest for 59 s
   next: nightly-xxxxx...xxxxxxxxxxxxxx, waiting for 59 s: 1 of 1 slot in use
@@ -61,15 +66,18 @@ Messages: RequestQueue 1
 """
 ONE = """\
 slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
+bad   process weighted: 1 queued request above its limit of 6, such as heavy
+  with weight 7 (for 1 min): Other requests pass it. Raise the limit, or cancel:
+  slotkeeper request cancel heavy --process weighted
+      -> slotkeeper process set-limit weighted 7
 weighted  [########..]  5 of 6 in use by 1 holder, default weight 2
   Glue job sample-job
   1 queued, the oldest for 59 s
   blocked: heavy (weight 7), waiting for 59 s: blocked: weight 7 above the
     limit 6
-    -> slotkeeper process set-limit weighted 7
   https://us-east-1.console.aws.amazon.com/states/home?region=us-east-1#/v2/executions/details/{arn}
 holder          state    for    weight  status   work            execution
-night...xxxxxx  RUNNING  1 min       5  ABORTED  no Gl... found  weight...{digest}
+night...xxxxxx  RUNNING  1 min       5  RUNNING  no Gl... found  weight...{digest}
 Messages: RequestQueue 1
 """
 
@@ -90,7 +98,7 @@ def test_ids_are_whole_where_no_width_limits_them(busy: Operator, monkeypatch: p
     monkeypatch.delenv("COLUMNS")
     (name,) = busy.process("weighted").holders
     shown = busy.run("status", "weighted").stdout
-    assert f"{LONG}  RUNNING  1 min       5  ABORTED  no Glue run found  {name}\n" in shown
+    assert f"{LONG}  RUNNING  1 min       5  RUNNING  no Glue run found  {name}\n" in shown
     assert f"next: {LONG}, waiting for 59 s: 1 of 1 slot in use\n" in busy.run("status").stdout
 
 
@@ -144,7 +152,7 @@ def test_no_holder_is_described_and_each_process_takes_one_call(operator: Operat
     names = [operator.hold(f"r{number}") for number in range(MAX_DETAILED + 5)]
     with counted() as calls:
         operator.run("status", "--json")
-    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (4, 0, 0, 0)
+    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (4, 0, 1, 0)
 
     for name in names:
         operator.stop(name)

@@ -163,7 +163,7 @@ def test_of_a_thousand_processes_the_busy_ones_are_shown_and_the_rest_is_counted
             rows = shown.shows("All queues are empty.").splitlines()
 
             assert (len(rows) <= lines, rows[0][:8], max(map(len, rows)) <= columns) == (True, "Read at ", True)
-            assert any(row.startswith("malformed: process odd-0") for row in rows)
+            assert any(row.startswith("bad   the item of process odd-0 is malformed") for row in rows)
             assert any(row.endswith("more: slotkeeper status") for row in rows)
             assert "961 idle: p-0000" in rows[-2]
             busy = sum("[##########]  1 of 1" in row for row in rows)

@@ -16,6 +16,7 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
+from slotkeeper_cli.attention import attention
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import cut, duration, local_time, seconds
@@ -31,6 +32,7 @@ from slotkeeper_cli.target_checks import target_text
 
 _BAR = 10  # characters of a bar of slots
 _ID = 30  # characters of a request's id in a text, and the shortest of a process's name, on a narrow terminal
+_STYLES = {"bad": "red", "warn": "yellow"}
 _NAMES = 80  # characters of the line of idle processes, where no width limits it
 
 # Lines that are shown together, or not at all.
@@ -54,9 +56,16 @@ def status(
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
+
+    def read() -> dict[str, Any]:
+        account = Account(context.stack)
+        data, found = read_status(account, process), attention(account)
+        items = [each for each in found["items"] if not process or each["process"] in (None, process)]
+        return data | {"attention": items, "not_read": data["not_read"] + found["not_read"]}
+
     if watch:
-        show_refreshes(context, lambda: partial(_lines, read_status(Account(context.stack), process)), watch)
-    data = read_status(Account(context.stack), process)
+        show_refreshes(context, lambda: partial(_lines, read()), watch)
+    data = read()
     context.out.result(data, lambda console: _print(console, data))
 
 
@@ -68,7 +77,7 @@ def _print(console: Console, data: dict[str, Any]) -> None:
 def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Text]:
     """The status as lines of at most `width` characters. What does not fit in `rows` is counted; None: all fits."""
     title = Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}")
-    above = [[title], *_troubles(data)]
+    above = [[title], *(_trouble(each, seconds(data["at"])) for each in data["attention"])]
     below = [[styled(f"Not read: {each['source']}: {each['why']}", "yellow")] for each in data["not_read"]]
     if data["process"]:
         (process,) = data["processes"]
@@ -79,7 +88,7 @@ def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Te
     else:
         busy = [each for each in data["processes"] if _is_busy(each)]
         longest = max([_ID, *(len(each["name"]) for each in busy)])
-        blocks = [_process(each, min(longest, (width or 999) - 33), width, rows) for each in sorted(busy, key=_order)]
+        blocks = [_process(each, min(longest, (width or 999) - 33), width) for each in sorted(busy, key=_order)]
         rest = "slotkeeper status NAME"
         below = _idle([each for each in data["processes"] if not _is_busy(each)], width) + below
     below += _queues(data)
@@ -117,15 +126,12 @@ def _fitting(blocks: Sequence[Block], rows: int, more: str) -> list[Text]:
     return shown
 
 
-def _troubles(data: Mapping[str, Any]) -> list[Block]:
-    blocks = [[Text.assemble(("malformed: ", "red")) + styled(each)] for each in data["malformed"]]
-    return blocks + [_with_command(styled(each["text"], "red"), each, "  ") for each in data["event_source"]]
-
-
-def _with_command(text: Text, condition: Mapping[str, Any], indent: str) -> Block:
-    """A line, and the command that ends a condition."""
-    command = condition.get("ends_by")
-    return [text, _whole(f"{indent}-> {command}", "yellow")] if command else [text]
+def _trouble(item: Mapping[str, Any], now: float) -> Block:
+    """What needs attention, since when and why; then the command."""
+    since = f" (for {duration(now - seconds(item['since']))})" if item["since"] else ""
+    shown = Text.assemble((f"{item['severity']:<6}", _STYLES[item["severity"]])) + styled(f"{item['what']}{since}")
+    shown += styled(f": {item['why']}" if item["why"] else "")
+    return [shown] + [_whole(f"      -> {item['command']}", "yellow")] * bool(item["command"])
 
 
 def _whole(text: str, style: str) -> Text:
@@ -150,7 +156,7 @@ def slots_bar(in_use: int, limit: int) -> str:
     return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
 
 
-def _process(process: Mapping[str, Any], longest: int, width: int | None, rows: int | None) -> Block:
+def _process(process: Mapping[str, Any], longest: int, width: int | None) -> Block:
     """A process as one line, and its queue as another."""
     name = cut(process["name"], longest) if width else process["name"]
     shown = styled(f"{name:<{longest if width else _ID}}", "bold")
@@ -158,7 +164,7 @@ def _process(process: Mapping[str, Any], longest: int, width: int | None, rows: 
     rate = f"  at most {process['rate']}" if process["rate"] else ""
     shown.append(f"  {process['slots_in_use']:,} of {process['slot_limit']:,}{rate}", style="not bold")
     shown.append_text(_flags(process))
-    return [shown, *_queue(process["queue"], width, commands=rows is None)]
+    return [shown, *_queue(process["queue"] | {"blocked": process["queue"]["blocked"][:1]}, width)]
 
 
 def _flags(process: Mapping[str, Any]) -> Text:
@@ -171,7 +177,7 @@ def _flags(process: Mapping[str, Any]) -> Text:
     return flags
 
 
-def _queue(queue: Mapping[str, Any], width: int | None, commands: bool) -> Block:
+def _queue(queue: Mapping[str, Any], width: int | None) -> Block:
     """Number and age of the queued requests, the next of them with its reason, and those above the limit."""
     if not queue["queued"]:
         return [] if queue["queued"] == 0 else [Text("  its queue could not be read", "yellow")]
@@ -181,8 +187,6 @@ def _queue(queue: Mapping[str, Any], width: int | None, commands: bool) -> Block
     for title, request in [("next", each) for each in first] + [("blocked", each) for each in queue["blocked"]]:
         named = request | {"request_id": cut(request["request_id"], _ID)} if width else request
         lines.append(styled(f"  {title}: {waited(named)}: {request['because']}"))
-        if commands:
-            lines += [each for reason in request["reasons"] for each in _with_command(Text(), reason, "    ")[1:]]
     return lines
 
 
@@ -195,7 +199,7 @@ def _facts(process: Mapping[str, Any], width: int | None) -> Block:
         settings.append(f"work is stopped after {duration(process['timeout_minutes'] * 60)}")
     if process["settle_seconds"]:
         settings.append(f"slots are kept for {duration(process['settle_seconds'])} after an abort")
-    facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width, commands=True)]
+    facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width)]
     if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
         facts.append(_whole(f"  {link}", "dim"))
     return facts
