@@ -54,7 +54,7 @@ class Known:
     weight: int | None = None
 
 
-class Change(NamedTuple):
+class Repair(NamedTuple):
     """A value for a path, and why it is right or safe; `value` None: remove the attribute."""
 
     keys: Keys
@@ -74,7 +74,7 @@ class RepairPlan:
     """
 
     faults: Sequence[MalformedAttribute]
-    changes: Sequence[Change]
+    changes: Sequence[Repair]
     open: Sequence[MalformedAttribute]
     repaired: Item
 
@@ -91,17 +91,17 @@ def plan_repair(item: Item, known: Mapping[str, Known], given: Mapping[Keys, str
         ValueError: a value of the operator is not valid, or is for an attribute that is not malformed.
     """
     faults = find_faults(item)
-    repaired, changes, opened = item, list[Change](), list[MalformedAttribute]()
+    repaired, changes, opened = item, list[Repair](), list[MalformedAttribute]()
     for fault in faults[: MAX_REPLACED - 2]:
         keys = fault.keys
         is_replaced = any(one.keys == keys[: len(one.keys)] for one in changes)
         removed = {one.keys[0] for one in changes if one.value is None}
         if keys == ("slots_in_use",) or is_replaced or (keys == ("next_start",) and "rate" in removed):
             continue
-        own = [Change(path, _stated(path, text), "--set") for path, text in given.items() if path[: len(keys)] == keys]
+        own = [Repair(path, _stated(path, text), "--set") for path, text in given.items() if path[: len(keys)] == keys]
         made = own if any(one.keys == keys for one in own) else [*_proposals(fault, item, known, now), *own]
         if own and made == own and own[0].keys != keys:
-            made = [Change(keys, {"M": {}}, "--set"), *own]
+            made = [Repair(keys, {"M": {}}, "--set"), *own]
         after = _after(repaired, made)
         left = [one for one in find_faults(after) if one.keys[: len(keys)] == keys]
         if left and own:
@@ -117,7 +117,7 @@ def plan_repair(item: Item, known: Mapping[str, Known], given: Mapping[Keys, str
     return RepairPlan(faults, changes, opened, repaired)
 
 
-def _after(item: Item, changes: Sequence[Change]) -> Item:
+def _after(item: Item, changes: Sequence[Repair]) -> Item:
     """The item after changes."""
     changed = deepcopy(item)
     for change in changes:
@@ -130,11 +130,11 @@ def _after(item: Item, changes: Sequence[Change]) -> Item:
     return changed
 
 
-def _consequences(repaired: Item, changes: Sequence[Change]) -> Iterator[Change]:
+def _consequences(repaired: Item, changes: Sequence[Repair]) -> Iterator[Repair]:
     """What changes require: a pause, and the counter. Raises ValueError if a setting that they write is not valid."""
     values = {change.keys: change.value for change in changes}
     if ("holders",) in values or values.get(("rate",), "kept") is None:
-        yield Change(("paused",), {"BOOL": True}, "until an operator has done the steps below")
+        yield Repair(("paused",), {"BOOL": True}, "until an operator has done the steps below")
     left = {fault.keys for fault in find_faults(repaired)}
     if (not changes and not left) or left - {("slots_in_use",)}:
         return
@@ -149,7 +149,7 @@ def _consequences(repaired: Item, changes: Sequence[Change]) -> Iterator[Change]
     if ("run_settings", "settle_seconds") in values:
         check_settle_seconds(process.settle_seconds, process.target)
     if left or int(repaired["slots_in_use"]["N"]) < process.held_weight:
-        yield Change(("slots_in_use",), _number(process.held_weight), "the sum of the holders' weights")
+        yield Repair(("slots_in_use",), _number(process.held_weight), "the sum of the holders' weights")
 
 
 def value_at(item: Mapping[str, Any], keys: Keys) -> Value | None:
@@ -177,55 +177,55 @@ def _converted(keys: Keys, value: Value | None) -> Value | None:
     return {"N": str(int(text))} if keys[-1] not in _TEXTS and re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
-def _proposals(fault: MalformedAttribute, item: Item, known: Mapping[str, Known], now: float) -> Iterator[Change]:
+def _proposals(fault: MalformedAttribute, item: Item, known: Mapping[str, Known], now: float) -> Iterator[Repair]:
     """The values for a malformed attribute, the best one first."""
     keys = fault.keys
     itself = None if keys[0] in ("rate", "grants") else _converted(keys, value_at(item, keys))
     match keys:
         case ("holders", name):
-            yield Change(keys, {"M": _rebuilt(item, known[name], now)}, _rebuilt_why(known[name]))
+            yield Repair(keys, {"M": _rebuilt(item, known[name], now)}, _rebuilt_why(known[name]))
         case ("holders", name, _):
             yield from _of_holder(keys, item["holders"]["M"][name]["M"], known[name], itself, item, now)
         case ("grants",):
-            yield Change(keys, _number(milliseconds(now)), "the time, which no plan of a dispatch contains")
+            yield Repair(keys, _number(milliseconds(now)), "the time, which no plan of a dispatch contains")
         case ("next_start",):
             rate, _ = read_rate(Attributes({"rate": item["rate"], "next_start": {"N": "0"}}))
             if rate:
                 after = milliseconds(now) + rate.lead + rate.interval
-                yield Change(keys, _number(after), "as if a burst had just started")
+                yield Repair(keys, _number(after), "as if a burst had just started")
         case (name, *_):
             if itself is not None:
-                yield Change(keys, itself, "the value itself")
+                yield Repair(keys, itself, "the value itself")
             elif name in _SAFE:
-                yield Change((name,), *_SAFE[name])
+                yield Repair((name,), *_SAFE[name])
 
 
 def _of_holder(
     keys: Keys, raw: Mapping[str, Any], known: Known, itself: Value | None, item: Item, now: float
-) -> Iterator[Change]:
+) -> Iterator[Repair]:
     match keys[-1]:
         case "state" if "until" in raw or "code" in raw:
-            yield Change(keys, {"S": "LEASED"}, "it has the attributes of a lease")
+            yield Repair(keys, {"S": "LEASED"}, "it has the attributes of a lease")
         case "state":
-            yield Change(keys, {"S": "RUNNING"}, "its slot is freed only after its execution and its work have ended")
+            yield Repair(keys, {"S": "RUNNING"}, "its slot is freed only after its execution and its work have ended")
         case "since" if known.started is not None:
-            yield Change(keys, _number(known.started), "the start of its execution")
+            yield Repair(keys, _number(known.started), "the start of its execution")
         case "since" if itself is None or int(itself["N"]) > now:
-            yield Change(keys, _number(now), "now: it has no execution")
+            yield Repair(keys, _number(now), "now: it has no execution")
         case "weight" if known.weight:
-            yield Change(keys, _number(known.weight), "its request")
+            yield Repair(keys, _number(known.weight), "its request")
         case "weight" if itself is None or itself == {"N": "0"}:
-            yield Change(keys, _whole_limit(item), "the whole limit, since its request states none")
+            yield Repair(keys, _whole_limit(item), "the whole limit, since its request states none")
         case "job" if known.target:
-            yield Change(keys, {"S": known.target}, "the history of its execution")
+            yield Repair(keys, {"S": known.target}, "the history of its execution")
         case "job" if raw.get("state") == {"S": "RESERVED"}:
-            yield Change(keys, None, "its workflow writes it when it confirms the slot")
+            yield Repair(keys, None, "its workflow writes it when it confirms the slot")
         case "until" if itself is None:
-            yield Change(keys, _number(now + MAX_LEASE_SECONDS), "the longest that a lease can still last")
+            yield Repair(keys, _number(now + MAX_LEASE_SECONDS), "the longest that a lease can still last")
         case _ if itself is not None:
-            yield Change(keys, itself, "the value itself")
+            yield Repair(keys, itself, "the value itself")
         case attribute if attribute in _SAFE_OF_HOLDER:
-            yield Change(keys, *_SAFE_OF_HOLDER[attribute])
+            yield Repair(keys, *_SAFE_OF_HOLDER[attribute])
 
 
 def _rebuilt(item: Item, known: Known, now: float) -> dict[str, Any]:

@@ -228,7 +228,7 @@ SITUATIONS = {
                 4,
                 ("whether its requests have slots is not known", NAMED, COMMAND, "no request unknown found"),
             ),
-            ("request list odd", 0, ("1  queued   59 s   the item of process odd is malformed", COMMAND)),
+            ("request list odd", 0, ("queued   59 s   the item of process odd is malformed", COMMAND)),
             ("request cancel queued --yes", 0, ("cancelled: queued", "1 request cancelled, 0 left.", NAMED, COMMAND)),
             (
                 "dlq redrive request --all --yes",

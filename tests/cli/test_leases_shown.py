@@ -88,14 +88,14 @@ def test_reconcile_leaves_an_expired_lease_to_the_janitor(
 
 def test_doctor_reports_a_lease_only_long_after_its_end(operator: Operator, alive: str) -> None:
     """Its age of months is no finding, and it has no execution."""
-    assert operator.run("doctor", "--only", "holders").exit_code == 0
+    assert operator.run("doctor", "--only", "holders", "--only", "leases").exit_code == 0
     operator.processes.set_limit("sample", 2)
     operator.lease("lease-old", int(time.time()) - 3600)
 
-    ended = operator.run("doctor", "--only", "holders")
+    ended = operator.run("doctor", "--only", "holders", "--only", "leases")
 
     assert ended.exit_code == 5
-    assert "process sample: lease lease-old held 59 min" in ended.stdout
+    assert "process sample: lease lease-old holds a slot, but ended 59 min" in ended.stdout
     assert alive not in ended.stdout
 
 
