@@ -10,14 +10,14 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from slotkeeper_cli.context import options_of, stack_of
-from slotkeeper_cli.retries import DownstreamControl
-from slotkeeper_cli.slot_control import SlotControl, name_of
-from slotkeeper_cli.stack_connection import StackConnection
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.stack_connection import StackConnection
 
 _PATIENCE = 3.0  # seconds after which the shell gets no names
 
@@ -28,19 +28,14 @@ class _TooLate(BaseException):
 
 def check_names(incomplete: str) -> list[tuple[str, str]]:
     """The checks of doctor, with what they check. No call."""
-    # Here, since each command that completes a name would load all checks.
-    from slotkeeper_cli.attention import CHECKS  # noqa: PLC0415
+    from slotkeeper_cli.attention import CHECKS  # noqa: PLC0415 - here and below: a key press imports what it needs
 
     return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
 
 
 def process_names(context: typer.Context, incomplete: str) -> list[str]:
     """The processes, also those whose items are malformed (one Scan)."""
-
-    def names(stack: StackConnection) -> Iterable[str]:
-        return (name_of(one) for one in SlotControl(stack).processes.all())
-
-    return _names(context, incomplete, names)
+    return _names(context, incomplete, _processes)
 
 
 def request_ids(context: typer.Context, incomplete: str) -> list[str]:
@@ -48,17 +43,30 @@ def request_ids(context: typer.Context, incomplete: str) -> list[str]:
     only = context.params.get("process")
 
     def ids(stack: StackConnection) -> Iterable[str]:
-        control = SlotControl(stack)
-        every = (name_of(one) for one in control.processes.all())
-        for name in [only] if only else every:
-            yield from (row.request_id for row in control.rows.queue(name, max_pages=1).rows)
+        from slotkeeper_cli.slot_control import SlotControl  # noqa: PLC0415
+
+        rows = SlotControl(stack).rows
+        for name in [only] if only else _processes(stack):
+            yield from (row.request_id for row in rows.queue(name, max_pages=1).rows)
 
     return _names(context, incomplete, ids)
 
 
 def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
     """The downstreams that DownstreamTable or the retry policy has."""
-    return _names(context, incomplete, lambda stack: DownstreamControl(stack).healths)
+
+    def names(stack: StackConnection) -> Iterable[str]:
+        from slotkeeper_cli.retries import DownstreamControl  # noqa: PLC0415
+
+        return DownstreamControl(stack).healths
+
+    return _names(context, incomplete, names)
+
+
+def _processes(stack: StackConnection) -> list[str]:
+    from slotkeeper_cli.slot_control import SlotControl, name_of  # noqa: PLC0415
+
+    return [name_of(one) for one in SlotControl(stack).processes.all()]
 
 
 # The argument of commands on one process.
