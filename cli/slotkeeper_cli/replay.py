@@ -32,7 +32,7 @@ _FIRST, _START = 0, 1
 
 
 @dataclass(frozen=True)
-class Work:
+class QueuedWork:
     """A request in a replay.
 
     Attributes:
@@ -53,7 +53,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingsChange:
     """The settings of a process that change at a time, as fields of `Process`."""
 
     at: float
@@ -61,7 +61,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Delays:
+class StartDelays:
     """What starts take beyond the rule, in seconds: after a release, and from one start to the next one."""
 
     hand_off: float = 0.0
@@ -69,29 +69,32 @@ class Delays:
 
 
 @dataclass(frozen=True)
-class Course:
+class ReplayCourse:
     """What happened in a replay, by execution.
 
     Attributes:
         starts: when each request started.
         left: when each of the others left the queue without a start.
         waits: why each of the rest does not start, ever.
+        startable: from when on each could start by the rule.
     """
 
     starts: Mapping[str, float]
     left: Mapping[str, float]
     waits: Mapping[str, Wait]
+    startable: Mapping[str, float]
 
 
 def replay(
     process: Process,
-    works: Sequence[Work],
+    works: Sequence[QueuedWork],
     now: float,
     *,
     ends: Mapping[str, float],
-    changes: Sequence[Change] = (),
-    delays: Delays = Delays(),
-) -> Course:
+    changes: Sequence[SettingsChange] = (),
+    delays: StartDelays = StartDelays(),
+    starts: Mapping[str, float] | None = None,
+) -> ReplayCourse:
     """Replay requests until no more can start.
 
     Args:
@@ -100,52 +103,33 @@ def replay(
         now: the begin.
         ends: when each holder of the process frees its slot; infinite if that is not known.
         changes: of its settings, by time.
+        starts: when each request started, which is then not decided here; those that are missing did not start.
     """
-    run = _Run(process, works, now, ends, changes, delays)
+    run = _Run(process, works, now, ends, changes, delays, starts)
     run.to_the_end()
-    return Course(run.starts, run.left, run.waits())
-
-
-def startable(
-    process: Process,
-    works: Sequence[Work],
-    now: float,
-    *,
-    ends: Mapping[str, float],
-    changes: Sequence[Change],
-    starts: Mapping[str, float],
-) -> dict[str, float]:
-    """From when on each request could start by the rule, while all start as recorded.
-
-    A request that never could is not in the result. Arguments are those of `replay`.
-
-    Args:
-        starts: when each request started; those that are missing did not.
-    """
-    run = _Observation(process, works, now, ends, changes, starts)
-    run.to_the_end()
-    return run.startable
+    return ReplayCourse(run.starts, run.left, run.waits(), run.startable)
 
 
 class _Run:
     def __init__(
         self,
         process: Process,
-        works: Sequence[Work],
+        works: Sequence[QueuedWork],
         now: float,
         ends: Mapping[str, float],
-        changes: Sequence[Change],
-        delays: Delays,
+        changes: Sequence[SettingsChange],
+        delays: StartDelays,
+        recorded: Mapping[str, float] | None,
     ) -> None:
-        self.starts, self.left = dict[str, float](), dict[str, float]()
-        self._delays = delays
+        self.starts, self.left, self.startable = dict[str, float](), dict[str, float](), dict[str, float]()
+        self._delays, self._recorded = delays, recorded
         self._holders = dict(process.holders)  # changed in place
         # The counter stays 0: the rule takes the holders' weights, which are more.
         self._process = replace(process, holders=self._holders, slots_in_use=0)
         self._events: list[tuple[float, int, int, Callable[[], object]]] = []
         self._numbers = count()
-        self._queue: list[Work] = []  # by place
-        self._skipping: list[Work] = []
+        self._queue: list[QueuedWork] = []  # by place
+        self._skipping: list[QueuedWork] = []
         self._now = self._busy_until = now
         self._looks_at = math.inf
         self._at(now, self._nothing)
@@ -155,6 +139,8 @@ class _Run:
             self._at(max(now, change.at), partial(self._change, change.fields))
         for work in works:
             self._at(max(now, work.arrives), partial(self._arrive, work))
+            if recorded and work.execution in recorded:
+                self._at(recorded[work.execution], partial(self._start, work), _START)
 
     def to_the_end(self) -> None:
         """Let all happen, in the order of time."""
@@ -176,13 +162,13 @@ class _Run:
     def _nothing(self) -> None:
         """A dispatch follows."""
 
-    def _arrive(self, work: Work) -> None:
+    def _arrive(self, work: QueuedWork) -> None:
         insort(self._queue, work, key=_place)
         self._at(max(self._now, work.leaves), partial(self._leave, work))
         if work.skips:
             self._skipping.append(work)
 
-    def _leave(self, work: Work) -> None:
+    def _leave(self, work: QueuedWork) -> None:
         if self._remove(work):
             self.left[work.execution] = self._now
 
@@ -195,30 +181,33 @@ class _Run:
     def _dispatch(self) -> None:
         if self._now < self._busy_until:
             return  # a dispatch comes then
-        planned, works = self._plan(MAX_STARTS)
+        planned, works = self._plan(MAX_STARTS if self._recorded is None else MAX_HOLDERS)
         for number, start in enumerate(planned.starts):
-            self._remove(works[start.execution])
-            self._hold(works[start.execution], self._now + number * self._delays.pace)
-        if planned.starts:
-            self._process = replace(self._process, next_start=planned.next_start)
+            self.startable.setdefault(start.execution, self._now)
+            if self._recorded is None:
+                self._start(works[start.execution], number * self._delays.pace)
+        if planned.starts and self._recorded is None:
             self._busy_until = self._now + len(planned.starts) * self._delays.pace
             self._at(self._busy_until, self._nothing)
         for work in self._skipping:
-            self._leave(work)
+            if not self._recorded or work.execution not in self._recorded:
+                self._leave(work)
         self._skipping.clear()
         self._look_again(planned)
 
     def _look_again(self, planned: Plan) -> None:
-        """Dispatch again when the rate permits the next start."""
+        """Dispatch again when the rate permits the next start. After a start, there is a dispatch in any case."""
         if self._looks_at <= self._now:
             self._looks_at = math.inf
+        if planned.starts:
+            return
         reasons = (wait.reason for wait in planned.waits.values())
         due = next((reason.due / 1000 for reason in reasons if isinstance(reason, TooEarly)), math.inf)
         if due < self._looks_at:
             self._looks_at = due
             self._at(due, self._nothing)
 
-    def _plan(self, most: int) -> tuple[Plan, dict[str, Work]]:
+    def _plan(self, most: int) -> tuple[Plan, dict[str, QueuedWork]]:
         """The plan of the queue, of which as much is read as it needs, and the requests that were read."""
         number = _HEAD
         while True:
@@ -229,12 +218,17 @@ class _Run:
                 return planned, {each.execution: each for each in read}
             number *= 4
 
-    def _hold(self, work: Work, started: float) -> None:
-        self.starts[work.execution] = started
+    def _start(self, work: QueuedWork, delay: float = 0.0) -> None:
+        """Start a request; it holds its slot from now on."""
+        self._remove(work)
+        started = self.starts[work.execution] = self._now + delay
         self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, work.weight)
         self._at(started + work.seconds + self._delays.hand_off, partial(self._free, work.execution))
+        if self._process.rate:
+            following = after_start(self._process.rate, self._process.next_start, self._now)
+            self._process = replace(self._process, next_start=following)
 
-    def _remove(self, work: Work) -> bool:
+    def _remove(self, work: QueuedWork) -> bool:
         """Remove a request from the queue; False if it is not in it."""
         at = bisect_left(self._queue, work.place, key=_place)
         is_in = at < len(self._queue) and self._queue[at] is work
@@ -243,40 +237,9 @@ class _Run:
         return is_in
 
 
-class _Observation(_Run):
-    """All start as recorded: it only notes from when on each could."""
-
-    def __init__(
-        self,
-        process: Process,
-        works: Sequence[Work],
-        now: float,
-        ends: Mapping[str, float],
-        changes: Sequence[Change],
-        starts: Mapping[str, float],
-    ) -> None:
-        super().__init__(process, works, now, ends, changes, Delays())
-        self.startable = dict[str, float]()
-        for work in works:
-            self._at(starts.get(work.execution, math.inf), partial(self._start, work), _START)
-
-    def _start(self, work: Work) -> None:
-        self._remove(work)
-        self._hold(work, self._now)
-        if self._process.rate:
-            following = after_start(self._process.rate, self._process.next_start, self._now)
-            self._process = replace(self._process, next_start=following)
-
-    def _dispatch(self) -> None:
-        planned, _ = self._plan(MAX_HOLDERS)
-        for start in planned.starts:
-            self.startable.setdefault(start.execution, self._now)
-        self._look_again(planned)
-
-
-def _queued(work: Work) -> Queued:
+def _queued(work: QueuedWork) -> Queued:
     return Queued(work.execution, work.place, work.weight)
 
 
-def _place(work: Work) -> str:
+def _place(work: QueuedWork) -> str:
     return work.place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cli.audit_situations import HOUR, add_row
+from tests.cli.audit_situations import HOUR, add_row, audited
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Situation
 
@@ -19,6 +19,13 @@ def _burst(number: int) -> Callable[[Operator], None]:
     return run
 
 
+def _limit_was_changed(operator: Operator, is_audited: bool = True) -> None:
+    _burst(20)(operator)
+    operator.processes.set_limit("sample", 7)
+    if is_audited:
+        audited(operator, 2000, "process set-limit", process="sample", before=1, after=7)
+
+
 SITUATIONS = {
     "a burst at one slot would wait less at five": Situation(
         _burst(20),
@@ -26,21 +33,17 @@ SITUATIONS = {
         says=(
             "(3 min 20 s): 20 requests of process sample that started and ended. 0 waited and 0 ran",
             "recorded    check  limit 5",
-            "wait p50                            90.0 s   90.0 s   10.0 s",
-            "wait p99                           190.0 s  190.0 s   30.0 s",
-            "longest queue                           19       19       15",
+            "wait p50                            90.0 s   90.0 s   10.1 s",
+            "longest queue                           19       19       19",
             "utilization                           100%     100%      20%",
-            "slot-hours offered                  0.06 h   0.06 h   0.28 h",
         ),
         shows={
             "stack": "slotkeeper",
+            "limit": 5,
             "requests.samples": 20,
             "recorded.wait.p99": 190.0,
             "check.wait.p99": 190.0,
-            "replayed.wait.p99": 30.0,
-            "replayed.slot_hours_used": 0.056,
-            "recorded.starter_invocations": 40,
-            "replayed.starter_invocations": 40,
+            "replayed.wait.p50": 10.133,
             "notes": [],
         },
         at=NOW + 200,
@@ -50,6 +53,19 @@ SITUATIONS = {
         "what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",
         says=("Replayed with durations x 0.5, arrivals x 2", "wait p99", "190.0 s  190.0 s   95.0 s"),
         at=NOW + 200,
+    ),
+    "the limit was another one, as the audit log states": Situation(
+        _limit_was_changed,
+        "what-if sample --limit 1",
+        says=("wait p99                           190.0 s  190.0 s  190.0 s",),
+        at=NOW + 3000,
+    ),
+    "the limit was another one, as no line states": Situation(
+        lambda operator: _limit_was_changed(operator, is_audited=False),
+        "what-if sample --limit 1",
+        says=("the records of process sample do not explain its waits", "Give --since 46m"),
+        exit_code=3,
+        at=NOW + 3000,
     ),
     "there are too few samples": Situation(
         _burst(3),

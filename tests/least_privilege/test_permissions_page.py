@@ -154,14 +154,14 @@ NOT_CALLED = {
     "dynamodb:BatchGetItem": "doctor|failed list",
     "dynamodb:ConditionCheckItem": "request cancel|web",
     "dynamodb:DeleteItem": "dlq (redrive|discard)|web",
-    "dynamodb:GetItem": "process list|request submit|failed list|audit|what-if|dlq .+|retry report",
+    "dynamodb:GetItem": "process list|request submit|failed list|audit|dlq .+|retry report",
     "dynamodb:PutItem": "process (set-limit|repair)|audit|web|(dlq|failed) discard|dlq redrive|retry report|token .+",
     "dynamodb:Query": "process (?!repair|remove|set-limit).+|(dlq|token) .+|retry (?!breaker (open|close)).+"
     "|request submit|stack env",
     "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack env|token .+",
     "dynamodb:UpdateItem": "process (list|add)|request submit|audit|web|dlq (redrive|discard)|token show",
     "events:DescribeRule": "web",
-    "glue:GetJobRuns": "request (submit|list)|failed .+|what-if",
+    "glue:GetJobRuns": "request (submit|list)|failed .+",
     "kms:GetKeyPolicy": "web",
     "lambda:InvokeFunction": "web|token show",
     "sns:GetTopicAttributes": "web",
@@ -172,7 +172,7 @@ NOT_CALLED = {
     "sqs:SendMessage": "process (list|pause)|failed discard",
     "ssm:GetParameter": "status|process (?!repair).+|request list",
     "states:DescribeExecution": "request (submit|list)|failed .+|what-if",
-    "states:ListExecutions": "request cancel|what-if",
+    "states:ListExecutions": "request cancel",
 }
 
 

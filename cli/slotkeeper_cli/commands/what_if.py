@@ -10,15 +10,14 @@ import typer
 from rich.console import Console
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
-from slotkeeper_cli.audit.history_reader import Window
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandRefused
-from slotkeeper_cli.formatting import count, duration, local_time, period_seconds
+from slotkeeper_cli.formatting import count, duration, local_time, period_seconds, seconds
 from slotkeeper_cli.output import table
-from slotkeeper_cli.what_if import CannotReplay, ReplayResult, read_recording, replay
-from slotkeeper_cli.what_if.recording import MAX_CALLS
-from slotkeeper_cli.what_if.replay import MIN_SAMPLES
+from slotkeeper_cli.what_if import MAX_CALLS, read_recording
+from slotkeeper_cli.what_if.prediction import MIN_SAMPLES, CannotKnow, predict
 
 MAX_PERIOD = 90 * 86400
 
@@ -27,19 +26,17 @@ _ROWS = (  # the label, the figure, and how it is shown
     ("wait p90", "p90", "{:,.1f} s"),
     ("wait p99", "p99", "{:,.1f} s"),
     ("requests that waited 1 s or more", "waited", "{:,}"),
+    ("left the queue without a start", "left", "{:,}"),
     ("longest queue", "longest_queue", "{:,}"),
     ("utilization", "utilization", "{:.0%}"),
-    ("slot-hours offered", "slot_hours_offered", "{:,.2f} h"),
-    ("slot-hours used", "slot_hours_used", "{:,.2f} h"),
-    ("starter invocations, at most", "starter_invocations", "{:,}"),
-    ("write units, at most", "write_units", "{:,}"),
 )
 
-HELP = f"""Replay recorded requests at another limit.
+HELP = f"""Predict the waits of recorded requests at another limit.
 
-It replays the arrivals and durations of a process by the rule that starts requests, and prints waits, the longest
-queue, utilization and cost as recorded and as replayed. The closer the column `check`, the replay at the recorded
-limit, is to the records, the better the replay.
+It replays the arrivals and durations of a process by the rule that starts requests, with the present rate and the
+pauses of then, and prints waits, the longest queue and utilization as recorded and as replayed. The column `check` is
+a replay of the recorded time at its own settings. If the check does not have the recorded waits, or the records show
+too little, the command states why the waits cannot be known, and what to do.
 
 The rows of requests have their arrivals, starts and ends, and are kept for the stack's RequestRetentionDays. At least
 {MIN_SAMPLES} requests are needed that started and ended. The command makes at most {MAX_CALLS:,} calls, a few for a
@@ -70,37 +67,32 @@ def what_if(
         raise typer.BadParameter("a factor must be a number from 0.01 to 100, got nan")
     context = current_context()
     now = time.time()
-    with context.out.counting() as on_read:
-        recording = read_recording(context.stack, Window(now - length, now), process, on_read)
     try:
-        result = replay(recording, limit, duration_factor, arrival_factor)
-    except CannotReplay as error:
+        recording = read_recording(Account(context.stack), now - length, now, process)
+        found = predict(recording, limit, duration_factor, arrival_factor).as_dict()
+    except CannotKnow as error:
         raise CommandRefused(str(error)) from error
-    data = {"stack": context.stack.name, **result.as_dict()}
-    context.out.result(data, lambda console: _render(console, data, result))
+    asked = {"limit": limit, "duration_factor": duration_factor, "arrival_factor": arrival_factor}
+    data = {"stack": context.stack.name, **asked, **found}
+    context.out.result(data, lambda console: _render(console, data))
 
 
-def _render(console: Console, data: dict[str, Any], result: ReplayResult) -> None:
-    recording, counts = result.recording, data["requests"]
-    length = duration(recording.until - recording.since)
+def _render(console: Console, data: dict[str, Any]) -> None:
+    since, until, counts = seconds(data["since"]), seconds(data["until"]), data["requests"]
     console.print(
-        f"{local_time(recording.since)} to {local_time(recording.until)} ({length}): "
+        f"{local_time(since)} to {local_time(until)} ({duration(until - since)}): "
         f"{count(counts['samples'], 'request')} of process {data['process']} that started and ended. "
-        f"{counts['waiting_at_begin']:,} waited and {counts['running_at_begin']:,} ran at the begin."
+        f"{counts['waiting_at_begin']:,} waited and {counts['running_at_begin']:,} ran at the begin, "
+        f"{counts['waiting_at_end']:,} wait and {counts['running_at_end']:,} run at the end."
     )
     factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}
     if scaled := ", ".join(f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1):
         console.print(f"Replayed with {scaled}")
     console.print()
-    columns = [each for each in (data["recorded"], data["check"], data["replayed"]) if each]
-    made = table("", ">recorded", *([">check"] if data["check"] else []), f">limit {data['limit']}")
+    made = table("", ">recorded", ">check", f">limit {data['limit']}")
+    columns = [{**data[name], **data[name]["wait"]} for name in ("recorded", "check", "replayed")]
     for label, name, text in _ROWS:
-        cells = (_cell({**each, **each["wait"]}[name], text, each["never_started"]) for each in columns)
-        made.add_row(label, *cells)
+        made.add_row(label, *(text.format(each[name]) if each[name] is not None else "no start" for each in columns))
     console.print(made)
     for note in data["notes"]:
         console.print(f"Note: {note}", style="yellow")
-
-
-def _cell(value: float | None, text: str, never_started: int) -> str:
-    return text.format(value) if value is not None else "never" if never_started else "unknown"

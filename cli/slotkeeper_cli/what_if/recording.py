@@ -1,48 +1,46 @@
-"""The records of a process that can be replayed: when each request was sent, started and ended."""
+"""What is recorded of a process in a period: its requests, and the settings that were in force."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import Priority
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.account import Account
-from slotkeeper_cli.audit.history_reader import OnRead, Window, read_requests
-from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, acts_of, limit_steps
-from slotkeeper_cli.audit_lines import MAX_PAGES as MAX_AUDIT_PAGES
-from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.process_rows import MAX_HISTORY_CALLS as MAX_ROW_CALLS
-from slotkeeper_cli.stack_connection import StackConnection
-
-# The stack's description, and a page of the slot table.
-MAX_CALLS = MAX_ROW_CALLS + MAX_AUDIT_PAGES + 2
+from slotkeeper_cli.formatting import seconds
+from slotkeeper_cli.rates import parse_rate
+from slotkeeper_cli.replay import SettingsChange
 
 
 @dataclass(frozen=True)
 class PastRequest:
-    """One attempt that held a slot, as recorded or replayed. Times are seconds since the epoch.
+    """One attempt of a request, as it is recorded. Times are seconds since the epoch.
 
     Attributes:
-        sent: when its message was sent.
-        started: infinite if it never starts in a replay.
-        ended: None if it has not ended. The slot was free a fraction of a second later.
+        sent: when it was sent, or redriven.
+        started: None if it has not started.
+        ended: None if its work has not ended.
+        place: text that sorts as its place in the queue.
+        leaves: when it leaves the queue if it has not started: its deadline, or when it was cancelled.
     """
 
     execution: str
     sent: float
-    started: float
+    started: float | None
     ended: float | None
-    priority: Priority = "normal"
     weight: int = 1
+    place: str = ""
+    skips: bool = False
+    leaves: float = math.inf
 
     @property
-    def freed(self) -> float:
-        """When its slot is free: infinite if it has not ended."""
-        return math.inf if self.ended is None else self.ended
+    def is_queued(self) -> bool:
+        """Whether it has neither started nor left the queue."""
+        return self.started is None and self.ended is None
 
 
 @dataclass(frozen=True)
@@ -50,76 +48,163 @@ class Recording:
     """What is known of a process in a period.
 
     Attributes:
+        process: as it is now.
         since: the begin of the period, or the first request if that is later.
-        requests: those that held a slot in the period.
-        notes: what the records do not show, in sentences.
+        requests: those that were queued or held a slot in the period.
+        first: `slot_limit`, `rate` and `paused` of the process at the begin, if they were others than now.
+        changes: of these until the end of the period, by time.
+        target_since: since when the process has its target; infinite in the past if that is not recorded.
+        doubts: why the settings of then may have been others, in sentences.
+        notes: what else the records do not show, in sentences.
     """
 
     process: Process
     since: float
     until: float
     requests: Sequence[PastRequest]
-    limits: LimitSteps
+    first: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[SettingsChange] = ()
+    target_since: float = -math.inf
+    doubts: Sequence[str] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def begin(self) -> Process:
+        """The process at the begin, without holders."""
+        return replace(self.process, holders={}, slots_in_use=0, next_start=0, **self.first)
+
+    @property
+    def limits(self) -> list[tuple[float, int]]:
+        """(instant, limit from then on), by time."""
+        changes = ((each.at, each.fields.get("slot_limit")) for each in self.changes)
+        return [(self.since, self.begin.slot_limit), *((at, limit) for at, limit in changes if limit is not None)]
+
+    @cached_property
+    def started(self) -> list[PastRequest]:
+        """The requests that started in the period."""
+        return [each for each in self.requests if each.started is not None and each.started >= self.since]
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many requests are known (`samples`: with their end), and of which something is not."""
-        started = [each for each in self.requests if each.started >= self.since]
         return {
-            "samples": sum(each.ended is not None for each in started),
-            "started": len(started),
-            "running_at_begin": len(self.requests) - len(started),
-            "waiting_at_begin": sum(each.sent < self.since for each in started),
-            "running_at_end": sum(each.ended is None for each in self.requests),
+            "samples": sum(each.ended is not None for each in self.started),
+            "started": len(self.started),
+            "running_at_begin": sum(each.started is not None and each.started < self.since for each in self.requests),
+            "waiting_at_begin": sum(each.sent < self.since for each in self.started),
+            "running_at_end": sum(each.started is not None and each.ended is None for each in self.requests),
+            "waiting_at_end": sum(each.is_queued for each in self.requests),
         }
 
 
-def read_recording(
-    stack: StackConnection, window: Window, process: str, on_read: OnRead = lambda _source, _number: None
+def recording_of(
+    process: Process,
+    rows: Sequence[RequestRow],
+    lines: Sequence[Mapping[str, Any]],
+    since: float,
+    until: float,
+    doubts: Sequence[str] = (),
 ) -> Recording:
-    """Read the rows of a process, in at most MAX_CALLS calls. It changes nothing.
+    """The recording of a period.
 
-    Raises:
-        NotFound: there is no such process.
-        CommandFailed: records without which a replay would be wrong could not be read.
+    An audit line is written before its change, and does not prove it. The next line's `before`, or the present item,
+    does; what contradicts them is a doubt.
+
+    Args:
+        process: as it is now.
+        rows: those that had not ended at the begin.
+        lines: of the audit log, that concern the process, since the begin.
+        doubts: about what was read.
     """
-    history = read_requests(Account(stack), window, process, on_read)
-    if lacking := history.lacks(REQUESTS, "SlotTable"):
-        raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
-    return recording_of(history, process)
-
-
-def recording_of(history: WorkHistory, name: str) -> Recording:
-    """The rows of a process that held a slot in the period."""
-    process, rows = history.processes[name], history.rows_of.get(name, [])
-    # The row of a redriven attempt states when it was redriven, not when it ended.
-    redriven = [each for each in rows if each.state == "REDRIVEN" and each.started is not None]
-    others = (each for each in rows if each.state != "REDRIVEN")
-    held = (each for each in others if each.started is not None and each.started <= history.until)
-    requests = sorted((_request(each, process) for each in held), key=lambda each: each.started)
-    first = min((each.sent for each in requests), default=history.since)
-    made = Recording(process, max(history.since, first), history.until, requests, limit_steps(history, name))
-    numbers = {
-        "ended before their start was recorded, and are left out": sum(
-            each.started is None and each.state in ("SUCCEEDED", "FAILED") for each in rows
-        ),
-        "were redriven, and are left out: how long they ran is not known": len(redriven),
-        "still queued are left out": sum(bool(each.place) for each in rows),
-        "still run: how long they take is not known, so they keep their slots": made.counts["running_at_end"],
-    }
+    # A returned one has held no slot: its next attempt has its place, and the time at which it was sent.
+    rows = [row for row in rows if row.state not in ("RETURNED", "REJECTED") and row.sent <= until]
+    requests = sorted((_request(row, process) for row in rows), key=lambda each: (each.place, each.sent))
+    begin = max(since, min((each.sent for each in requests), default=since))
+    made = _with_settings(Recording(process, begin, until, requests, doubts=doubts), lines)
+    changed = {name for change in made.changes for name in change.fields}
+    is_open = sum(each.ended is None for each in requests)
     facts = {
-        "the limit in the period is not known, so there is no check": made.limits.known(made.since, made.until) is None,
-        "it was paused in the period: the waits then are replayed as recorded": any(
-            each.action == "process pause" and each.at >= made.since for each in acts_of(history, name)
-        ),
+        f"the rate has changed in the period: the replay has the present one, {process.rate or 'none'}": "rate"
+        in changed,
+        "it was paused in the period: so it is in the replay": "paused" in changed,
+        "it is paused: the replay goes as if it was resumed now": process.paused,
+        f"{is_open:,} have not ended: for how long they hold their slots is taken from those that have": is_open,
         "leases leave no record and are not replayed": any(each.is_lease for each in process.holders.values()),
     }
-    notes = [f"{number:,} {text}" for text, number in numbers.items() if number]
-    return replace(made, notes=[*notes, *(text for text, applies in facts.items() if applies)])
+    notes = [*made.doubts, *(text for text, applies in facts.items() if applies)]
+    resumed = [SettingsChange(until, {"paused": False})] if process.paused else []
+    return replace(made, changes=[*made.changes, *resumed], notes=notes)
 
 
 def _request(row: RequestRow, process: Process) -> PastRequest:
-    started = row.started or 0.0
-    weight = row.weight or process.default_weight
-    return PastRequest(row.execution, min(row.sent, started), started, row.ended, row.priority, weight)
+    started, ended = row.started, row.ended
+    if started is None and row.state in ("SUCCEEDED", "FAILED"):
+        started = ended  # it ended before its start was recorded
+    leaves = math.inf if row.start_before is None else row.start_before
+    # One that was skipped or too late may start in a replay; one that was cancelled leaves at that time.
+    if started is None and ended is not None and not row.skips:
+        leaves = min(leaves, ended)
+    return PastRequest(
+        row.execution,
+        row.sent if started is None else min(row.sent, started),
+        started,
+        ended,
+        row.weight or process.default_weight,
+        row.placed,
+        row.skips,
+        leaves,
+    )
+
+
+def _with_settings(recording: Recording, lines: Sequence[Mapping[str, Any]]) -> Recording:
+    process, target_since = recording.process, recording.target_since
+    first, current = dict[str, Any](), dict[str, Any]()
+    changes, doubts = list[SettingsChange](), [*recording.doubts]
+    for line in lines:
+        try:
+            at, (before, after) = seconds(str(line["at"])), _change(line)
+        except (KeyError, TypeError, ValueError):
+            doubts.append(f"an audit line of {line.get('action')} could not be read")
+            continue
+        for name in before.keys() & {"slot_limit", "rate"}:
+            if current.get(name, before[name]) != before[name]:
+                doubts.append(f"its {name} was changed before {line['at']} by something else than a command")
+        first = {**before, **first}
+        current |= after
+        changes += [SettingsChange(at, after)] if after else []
+        if line["action"] == "process add":
+            target_since = at
+        if line["action"] == "process repair":
+            doubts.append(f"its item was repaired at {line['at']}: what it had before is not known")
+    for name, value in current.items():
+        if getattr(process, name) != value and name != "next_start":
+            doubts.append(f"its {name} was changed by something else than a command")
+    return replace(recording, first=first, changes=changes, target_since=target_since, doubts=doubts)
+
+
+def _change(line: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The settings before and after a line of the audit log. Raises KeyError, TypeError or ValueError."""
+    match line["action"]:
+        case "process set-limit":
+            return {"slot_limit": int(line["before"])}, {"slot_limit": int(line["after"])}
+        case "process set-rate":
+            rate = _rate(line["after"], line["burst"])
+            return {"rate": _rate(line["before"])}, {"rate": rate, "next_start": 0}
+        case "process pause":
+            return {"paused": False}, {"paused": True}
+        case "process resume":
+            return {"paused": True}, {"paused": False}
+        case "process add":
+            rate = _rate(line["rate"], line["burst"])
+            return {}, {"slot_limit": int(line["limit"]), "rate": rate, "paused": bool(line["paused"]), "next_start": 0}
+        case "process remove":
+            return {}, {"slot_limit": 0}
+    return {}, {}
+
+
+def _rate(text: str | None, burst: int = 1) -> Rate | None:
+    """The rate of an audit line, such as `10/minute` or `10/minute, burst 2`. Raises ValueError."""
+    if text is None:
+        return None
+    rate, _, own = text.partition(", burst ")
+    return parse_rate(rate, int(own or burst))

@@ -1,0 +1,391 @@
+"""Predicts the waits of recorded requests at another limit: their replay, if a replay of the recorded time agrees.
+
+The replay at another limit has the recorded arrivals, durations, pauses and redrives, and the present rate. How long a
+request holds its slot that has not ended is taken from those that have; of one that runs, from those that took longer
+than it already has.
+
+A replay has no delays of its own. What starts take beyond the rule, such as a cold start, the hand-off of a slot, and
+the time from one start to the next, is taken from the records. First the recorded time is replayed, at the settings
+that were in force. If that replay does not have the recorded waits, something that is in no record has delayed
+requests, and nothing can be predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+from statistics import fmean, median, stdev
+from typing import Any
+
+from slotkeeper.slots.process import Holder, Process
+from slotkeeper_cli.audit.intervals import overlap_seconds, percentile, rounded, spread, weighted_steps
+from slotkeeper_cli.formatting import count, duration, iso
+from slotkeeper_cli.replay import START_SECONDS, QueuedWork, SettingsChange, StartDelays, replay
+from slotkeeper_cli.what_if.recording import PastRequest, Recording
+from slotkeeper_cli.write_units import demand
+
+# Fewer do not show a p90.
+MIN_SAMPLES = 20
+# Percentiles of waits that a replay must have, up to this part and these seconds.
+CHECKED = (0.5, 0.9)
+TOLERANCE, TOLERATED_SECONDS = 0.15, 1.0
+# The part of the requests that may have waited already when the period began.
+_MOST_WAITING_AT_BEGIN = 0.1
+# The part of the requests that something may have delayed which is in no record.
+_MOST_UNEXPLAINED = 0.1
+# Seconds from which a wait counts as one for a slot.
+_WAITED = 1.0
+# Seconds after which a delay is none of Slotkeeper's usual ones.
+_LONGEST_DELAY = 5.0
+# Pairs of starts that show the time from one to the next.
+_MIN_PAIRS = 5
+
+
+class CannotKnow(ValueError):
+    """The records do not show what was asked. The text states why, and what to do."""
+
+
+@dataclass(frozen=True)
+class HeldSlot:
+    """A request in a course. Infinite: it does not start, or its slot does not become free."""
+
+    execution: str
+    sent: float
+    started: float
+    freed: float
+    weight: int
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a period went, or would have gone.
+
+    Attributes:
+        requests: also those that ran when it began; without those that left the queue without a start.
+        limits: (instant, limit from then on).
+    """
+
+    since: float
+    until: float
+    requests: Sequence[HeldSlot]
+    left: int
+    limits: Sequence[tuple[float, int]]
+
+    @cached_property
+    def _waited(self) -> list[HeldSlot]:
+        return [each for each in self.requests if each.started >= self.since]
+
+    @property
+    def waits(self) -> list[float]:
+        """The waits of the requests that started in the period or later; infinite for those that have not started."""
+        return [each.started - each.sent for each in self._waited]
+
+    def figures(self) -> dict[str, Any]:
+        """The figures as JSON shows them; times in seconds, None for what is not known or does not happen."""
+        window = (self.since, self.until)
+        used = math.fsum(each.weight * overlap_seconds([(each.started, each.freed)], window) for each in self.requests)
+        ends = [*(at for at, _ in self.limits[1:]), math.inf]
+        parts = zip(self.limits, ends, strict=True)
+        offered = math.fsum(limit * overlap_seconds([(at, end)], window) for (at, limit), end in parts)
+        queue = weighted_steps(((each.sent, each.started), 1) for each in self._waited)
+        return {
+            "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
+            "waited": sum(each >= _WAITED for each in self.waits),
+            "not_started": sum(math.isinf(each) for each in self.waits),
+            "left": self.left,
+            "longest_queue": max((number for _, number in queue), default=0),
+            "utilization": rounded(used / offered) if offered else None,
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The records and their replays.
+
+    Attributes:
+        check: the replay at the settings of then, which has the recorded waits.
+    """
+
+    recording: Recording
+    recorded: Course
+    check: Course
+    replayed: Course
+
+    def as_dict(self) -> dict[str, Any]:
+        """The prediction as JSON shows it."""
+        recording = self.recording
+        return {
+            "process": recording.process.name,
+            "since": iso(recording.since),
+            "until": iso(recording.until),
+            "requests": recording.counts,
+            "recorded": self.recorded.figures(),
+            "check": self.check.figures(),
+            "replayed": self.replayed.figures(),
+            "notes": list(recording.notes),
+        }
+
+
+def predict(
+    recording: Recording,
+    limit: int,
+    duration_factor: float = 1.0,
+    arrival_factor: float = 1.0,
+    least: int = MIN_SAMPLES,
+) -> Prediction:
+    """Replay the requests at a limit.
+
+    Args:
+        duration_factor: 0.5: each takes half of its time.
+        arrival_factor: 2: they arrive in half of the time.
+        least: the samples that are needed.
+
+    Raises:
+        CannotKnow: the records do not show it.
+    """
+    _check_samples(recording, limit, least)
+    lengths = _lengths(recording)
+    observed = _observed(recording, lengths)
+    recorded, check = _recorded(recording), _course(recording, lengths, observed)
+    _check_agreement(recording, check, observed)
+    other = _at(recording, limit, arrival_factor)
+    needed = demand(other.process.name, other.process.target, max(1, limit // other.process.default_weight))
+    observed = replace(observed, pace=max(observed.pace, 1 / needed.starts_a_second))
+    replayed = _course(other, _scaled(lengths, duration_factor), observed)
+    low, high = (_course(other, _scaled(each, duration_factor), observed) for each in _bounds(recording, lengths))
+    if not _agree(low.waits, high.waits):
+        ended = recording.counts["samples"]
+        raise CannotKnow(
+            f"{count(len(recording.requests) - ended, 'request')} of process {recording.process.name} have not ended, "
+            f"and the {ended:,} that have do not show well enough for how long these will hold their slots: the waits "
+            "cannot be known. Give an earlier --since, or ask again after more have ended"
+        )
+    return Prediction(recording, recorded, check, replayed)
+
+
+def _scaled(lengths: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {execution: length * factor for execution, length in lengths.items()}
+
+
+def _check_samples(recording: Recording, limit: int, least: int) -> None:
+    name, counts = recording.process.name, recording.counts
+    if heavy := [each for each in recording.requests if each.weight > limit]:
+        heaviest = max(heavy, key=lambda each: each.weight)
+        raise CannotKnow(
+            f"{len(heavy):,} of the recorded requests of process {name} would never start at limit {limit}, such as "
+            f"{heaviest.execution} of weight {heaviest.weight}: give --limit {heaviest.weight} or more"
+        )
+    if counts["samples"] < least:
+        raise CannotKnow(
+            f"process {name} has {counts['samples']} requests that started and ended; {least} are needed. Of "
+            f"{counts['started']} that started, {counts['running_at_end']} still run. Give an earlier --since"
+        )
+    if counts["waiting_at_begin"] > _MOST_WAITING_AT_BEGIN * counts["started"]:
+        first = min(each.sent for each in recording.started)
+        raise CannotKnow(
+            f"the period begins within a backlog: {counts['waiting_at_begin']:,} of the {counts['started']:,} requests "
+            f"that started waited already, and how many would have waited at another limit cannot be known. Give a "
+            f"--since before {iso(first)}, or one after the backlog"
+        )
+    lowest = min(each for _, each in recording.limits)
+    if limit < lowest and any(each.is_lease for each in recording.process.holders.values()):
+        raise CannotKnow(
+            f"leases hold slots of process {name}, and leave no record: how many slots would have been free at a limit "
+            f"below the recorded one cannot be known. Give --limit {lowest} or more"
+        )
+
+
+def _check_agreement(recording: Recording, check: Course, observed: _Observed) -> None:
+    """The check must have the recorded waits of the requests that started."""
+    replayed = {each.execution: each.started for each in check.requests}
+    waits = [_start(each) - each.sent for each in recording.started]
+    checked = [replayed.get(each.execution, math.inf) - each.sent for each in recording.started]
+    if _agree(waits, checked) and len(observed.unexplained) <= _MOST_UNEXPLAINED * len(waits):
+        return
+    shown = (" and ".join(_shown(percentile(each, share)) for share in CHECKED) for each in (waits, checked))
+    text = (
+        f"the records of process {recording.process.name} do not explain its waits. Half of the requests and 90 % of "
+        "them have waited for {}; by the settings of then it would have been {}.".format(*shown)
+    )
+    if observed.unexplained:
+        late, at, execution = max(observed.unexplained)
+        text += (
+            f" {count(len(observed.unexplained), 'request')} waited although a slot was free by the records, such as "
+            f"{execution} for {duration(late)} until {iso(at)}. Leases, an outage, and a change "
+            "of the item by something else than a command leave no record."
+        )
+        minutes = int(recording.until - max(at for _, at, _ in observed.unexplained)) // 60
+        text += f" Give --since {minutes}m, which begins after them" if minutes else " Ask again later"
+    else:
+        text += " More requests ran than these settings allow. Give a --since after the last change of the limit"
+    doubts = "".join(f". What is known of the settings: {each}" for each in recording.doubts)
+    raise CannotKnow(f"{text}{doubts}")
+
+
+def _shown(wait: float | None) -> str:
+    return "ever" if wait is None or math.isinf(wait) else duration(wait)
+
+
+def _agree(waits: Sequence[float], others: Sequence[float]) -> bool:
+    pairs = ((percentile(waits, share) or 0.0, percentile(others, share) or 0.0) for share in CHECKED)
+    return all(a == b or abs(a - b) <= TOLERANCE * a + TOLERATED_SECONDS for a, b in pairs)
+
+
+def _at(recording: Recording, limit: int, arrival_factor: float) -> Recording:
+    """The recording at a limit and the present rate, with arrivals and pauses closer together."""
+
+    def moved(at: float) -> float:
+        return recording.since + max(0.0, at - recording.since) / arrival_factor + min(0.0, at - recording.since)
+
+    pauses = [each for each in recording.changes if "paused" in each.fields]
+    return replace(
+        recording,
+        first={**recording.first, "slot_limit": limit, "rate": recording.process.rate},
+        changes=[SettingsChange(moved(each.at), {"paused": each.fields["paused"]}) for each in pauses],
+        requests=[
+            replace(each, sent=moved(each.sent), leaves=each.leaves - each.sent + moved(each.sent))
+            for each in recording.requests
+        ],
+        until=moved(recording.until),
+    )
+
+
+def _recorded(recording: Recording) -> Course:
+    held = [
+        HeldSlot(each.execution, each.sent, _start(each), math.inf if each.ended is None else each.ended, each.weight)
+        for each in recording.requests
+        if each.started is not None or each.is_queued
+    ]
+    return Course(recording.since, recording.until, held, len(recording.requests) - len(held), recording.limits)
+
+
+def _course(recording: Recording, lengths: Mapping[str, float], observed: _Observed) -> Course:
+    """A replay of a recording, in which each request holds its slot for its length."""
+    begin, ends, works = _begin(recording, lengths, observed)
+    changes, delays = recording.changes, StartDelays(observed.hand_off, observed.pace)
+    made = replay(begin, works, recording.since, ends=ends, changes=changes, delays=delays)
+    held = []
+    for each in recording.requests:
+        if each.execution in ends:
+            held.append(HeldSlot(each.execution, each.sent, _start(each), ends[each.execution], each.weight))
+        elif each.execution not in made.left:
+            start = made.starts.get(each.execution, math.inf)
+            held.append(HeldSlot(each.execution, each.sent, start, start + lengths[each.execution], each.weight))
+    return Course(recording.since, recording.until, held, len(made.left), recording.limits)
+
+
+def _begin(
+    recording: Recording, lengths: Mapping[str, float], observed: _Observed
+) -> tuple[Process, dict[str, float], list[QueuedWork]]:
+    """The process at the begin, when each of its holders frees its slot, and the other requests."""
+    holders, ends, works = dict[str, Holder](), dict[str, float](), list[QueuedWork]()
+    for number, each in enumerate(sorted(recording.requests, key=lambda each: (each.place, each.sent))):
+        length = lengths[each.execution]
+        if each.started is not None and each.started < recording.since:
+            holders[each.execution] = Holder("RUNNING", int(each.started), "", None, {}, each.weight)
+            ends[each.execution] = each.started + length
+        else:
+            arrives = max(recording.since, each.sent) + observed.arrivals.get(each.execution, observed.arrival)
+            works.append(
+                QueuedWork(each.execution, f"{number:09}", arrives, length, each.weight, each.skips, each.leaves)
+            )
+    return replace(recording.begin, holders=holders), ends, works
+
+
+def _lengths(recording: Recording) -> dict[str, float]:
+    """For how long each request holds its slot, in seconds; infinite if that is not known.
+
+    Of one that has not ended it is that of another one. Together, those that have not started have the mean of those
+    that have.
+    """
+    lengths = {
+        each.execution: each.ended - each.started
+        for each in recording.requests
+        if each.started is not None and each.ended is not None
+    }
+    since = recording.target_since
+    of_target = [lengths[each.execution] for each in recording.started if each.ended is not None and each.sent >= since]
+    ended = sorted(of_target or lengths.values())
+    for each in recording.requests:
+        if each.started is not None and each.ended is None:
+            longer = [length for length in ended if length > recording.until - each.started]
+            lengths[each.execution] = Random(each.execution).choice(longer) if longer else math.inf  # noqa: S311
+    known = sorted(length for length in lengths.values() if length < math.inf)
+    others = [each.execution for each in recording.requests if each.execution not in lengths]
+    Random(len(others)).shuffle(others)  # noqa: S311
+    for number, execution in enumerate(others):
+        lengths[execution] = known[len(known) * number // len(others)] if known else math.inf
+    return lengths
+
+
+def _bounds(recording: Recording, lengths: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """The lengths at least and at most: the mean of those that have ended is that of the others, within two errors.
+
+    One that has run for longer than each of them ends now, or never.
+    """
+    ended = [lengths[each.execution] for each in recording.started if each.ended is not None]
+    error = 2 * stdev(ended) / math.sqrt(len(ended)) / fmean(ended) if len(ended) > 1 else 1.0
+    low, high = dict(lengths), dict(lengths)
+    for each in recording.requests:
+        if each.ended is None:
+            age = 0.0 if each.started is None else recording.until - each.started
+            length = lengths[each.execution]
+            low[each.execution] = age if math.isinf(length) else max(age, length * (1 - error))
+            high[each.execution] = length * (1 + error)
+    return low, high
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """What starts have taken beyond the rule, in seconds.
+
+    Attributes:
+        arrivals: from the sending of each request that found a free slot.
+        arrival: the usual one of these, for all others.
+        hand_off: from a release to the start of the next request.
+        pace: from one start to the next one that could come with it.
+        unexplained: what is none of these: seconds, when it started, and its execution.
+    """
+
+    arrivals: Mapping[str, float]
+    arrival: float
+    hand_off: float
+    pace: float
+    unexplained: Sequence[tuple[float, float, str]]
+
+
+def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
+    begin, ends, works = _begin(recording, lengths, _NOTHING)
+    starts = {each.execution: _start(each) for each in recording.started}
+    could = replay(begin, works, recording.since, ends=ends, changes=recording.changes, starts=starts).startable
+    arrivals, hand_offs, paces, unexplained = (
+        dict[str, float](),
+        list[float](),
+        list[float](),
+        list[tuple[float, float, str]](),
+    )
+    before = -math.inf
+    for each in sorted(recording.started, key=_start):
+        start, ready = _start(each), could.get(each.execution, math.inf)
+        late = start - max(ready, before)
+        if late > _LONGEST_DELAY:
+            unexplained.append((late, start, each.execution))
+        elif ready <= before:
+            paces.append(late)
+        elif ready <= max(recording.since, each.sent):
+            arrivals[each.execution] = late
+        elif ready < math.inf:
+            hand_offs.append(late)
+        before = start
+    pace = fmean(paces) if len(paces) >= _MIN_PAIRS else START_SECONDS
+    return _Observed(arrivals, median(arrivals.values() or [0.0]), median(hand_offs or [0.0]), pace, unexplained)
+
+
+_NOTHING = _Observed({}, 0.0, 0.0, 0.0, ())
+
+
+def _start(request: PastRequest) -> float:
+    return math.inf if request.started is None else request.started

@@ -1,0 +1,141 @@
+"""The replay of a queue: known results of queueing theory, and the rules."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.rate import Rate
+from slotkeeper_cli.audit.intervals import weighted_steps
+from slotkeeper_cli.replay import QueuedWork, ReplayCourse, SettingsChange, StartDelays, replay
+
+PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
+
+
+def works(*requests: Any) -> list[QueuedWork]:
+    """Requests by (sent, seconds), or (sent, seconds, rank, weight) and further fields."""
+    made = []
+    for number, (sent, length, *of) in enumerate(requests):
+        rank, weight, *rest = of or (1, 1)
+        made.append(QueuedWork(f"p-{number}", f"{rank}#{number:05}", sent, length, weight, *rest))
+    return made
+
+
+def run(requests: list[QueuedWork], limit: int = 1, **options: Any) -> ReplayCourse:
+    process = replace(PROCESS, slot_limit=limit, rate=options.pop("rate", None))
+    return replay(process, requests, 0.0, ends={}, **options)
+
+
+def starts(*requests: Any, limit: int = 1, **options: Any) -> list[float]:
+    """The starts of the requests, in their order; infinite for those that never start."""
+    started = run(works(*requests), limit, **options).starts
+    return [started.get(f"p-{number}", math.inf) for number in range(len(requests))]
+
+
+PAUSE = [SettingsChange(5, {"paused": True}), SettingsChange(30, {"paused": False})]
+NEVER = math.inf
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(starts((0, 10), (0, 4), (0, 3), (1, 5), (20, 1), limit=2), [0, 0, 4, 7, 20], id="in order"),
+        pytest.param(starts((0, 10), (1, 10, 2, 1), (2, 10, 1, 1), (3, 10, 0, 1)), [0, 30, 20, 10], id="by priority"),
+        pytest.param(
+            starts((0, 10), (0, 20), (1, 5, 0, 2), (2, 1, 2, 1), limit=2),
+            [0, 0, 20, 25],
+            id="slots are collected for a heavy request",
+        ),
+        pytest.param(starts((0, 1, 1, 3), (1, 1), limit=2), [NEVER, 1], id="a blocked one keeps back no other"),
+        pytest.param(
+            starts((0, 9, 1, 3), (1, 1), limit=2, changes=[SettingsChange(4, {"slot_limit": 3})]),
+            [4, 1],
+            id="until the limit is raised",
+        ),
+        pytest.param(
+            starts((0, 1), (0, 1), (0, 30), (0, 1), (300, 1), limit=5, rate=Rate(6, 60, 2)),
+            [0, 0, 10, 20, 300],
+            id="a rate delays starts although slots are free",
+        ),
+        pytest.param(
+            starts((0, 1), (0, 1), (0, 1), limit=5, rate=Rate(1, 3600)), [0, 3600, 7200], id="a rate of an hour"
+        ),
+        pytest.param(starts((0, 10), (6, 1), (7, 1), changes=PAUSE), [0, 30, 31], id="a pause"),
+        pytest.param(
+            starts((0, 10), (1, 1, 1, 1, True), (10, 1, 1, 1, True)), [0, NEVER, 10], id="one that skips leaves"
+        ),
+        pytest.param(
+            starts((0, 10), (1, 1, 1, 1, False, 9), (1, 1, 1, 1, False, 11)), [0, NEVER, 10], id="one is too late"
+        ),
+        pytest.param(
+            starts((0, 10), (0, 10), (0, 5), limit=3, delays=StartDelays(0, 2)),
+            [0, 2, 4],
+            id="each start takes two seconds",
+        ),
+        pytest.param(starts((0, 10), (0, 10), delays=StartDelays(1, 0)), [0, 11], id="a hand-off takes a second"),
+    ],
+)
+def test_requests_start_as_computed(found: list[float], expected: list[float]) -> None:
+    assert found == expected
+
+
+def test_many_blocked_requests_do_not_hide_those_behind_them() -> None:
+    heavy = [(0, 1, 1, 2)] * 40
+    assert starts(*heavy, (1, 2))[-1] == 1
+
+
+def test_a_course_states_why_the_rest_never_starts_and_when_others_left() -> None:
+    course = run(works((0, NEVER), (1, 1), (1, 1, 1, 9), (1, 1, 1, 1, True)))
+    assert {name: type(wait.reason).__name__ for name, wait in course.waits.items()} == {
+        "p-1": "NoRoom",
+        "p-2": "Blocked",
+    }
+    assert course.left == {"p-3": 1}
+
+
+def test_of_recorded_starts_it_is_stated_from_when_on_each_could_start() -> None:
+    recorded = {"p-0": 2.0, "p-1": 14.0, "p-2": 20.0}
+    course = run(works((0, 10), (1, 1), (2, 1), (3, 1, 1, 1, True)), starts=recorded)
+    assert course.startable == {"p-0": 0, "p-1": 12, "p-2": 15}
+    assert course.starts == recorded
+
+
+def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
+    """Pollaczek-Khinchine: rho * D / (2 * (1 - rho))."""
+    source, sent, requests = random.Random(1), 0.0, list[tuple[float, float]]()  # noqa: S311
+    for _ in range(6_000):
+        sent += source.expovariate(0.6)
+        requests.append((sent, 1.0))
+    waits = [at - sent for at, (sent, _) in zip(starts(*requests), requests, strict=True)]
+    assert sum(waits) / len(waits) == pytest.approx(0.6 / (2 * (1 - 0.6)), rel=0.05)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 20), st.integers(0, 2), st.integers(1, 3)),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(3, 6),
+)
+def test_limit_and_order_are_kept_and_each_starts_as_soon_as_it_can(
+    requests: list[tuple[int, int, int, int]], limit: int
+) -> None:
+    made = works(*sorted(requests))
+    course = run(made, limit)
+    used = weighted_steps(
+        ((course.starts[each.execution], course.starts[each.execution] + each.seconds), each.weight) for each in made
+    )
+    assert max(number for _, number in used) <= limit
+    for rank in "012":
+        of = [course.starts[each.execution] for each in made if each.place[0] == rank]
+        assert of == sorted(of)
+    assert run(made, limit, starts=course.starts).startable == course.starts
+    assert set(starts(*requests, limit=1000)) <= {sent for sent, *_ in requests}
