@@ -329,6 +329,12 @@ UNDECIDED: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
         "order",
         "unless it had a slot meanwhile",
     ),
+    "a request that was perhaps received late": (lambda: _overtaken(intake=False), "order", "unless it was received"),
+    "a request that may have been blocked": (
+        lambda: replace(_overtaken(), processes={}),
+        "order",
+        "unless its weight was above",
+    ),
     "a request that may have had its slot in the queue": (
         lambda: _with_another_grant(_overtaken_in_the_queue(), "z"),
         "order",
@@ -374,7 +380,6 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "an execution that succeeded after the next attempt": _redriven_execution,
     "a request that was put back": lambda: _overtaken(put_back=600),
     "a request that was perhaps not received": lambda: _overtaken(later=350),
-    "a request that was received late": lambda: _overtaken(intake=False),
     "a request that was perhaps blocked": lambda: replace(
         _overtaken(weight=2), acts=[_act(400, "set-limit", before=1, after=2)]
     ),

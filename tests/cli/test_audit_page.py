@@ -65,7 +65,7 @@ def test_a_wait_states_what_kept_the_request_waiting_if_it_is_recorded() -> None
     first, *others = made.attempts[:4]
     timeline = history_timeline(replace(made, attempts=[replace(first, row=None), *others]), "sample")
     shown = {each.label: each for each in timeline.bars}
-    assert shown["d"].why == "no slot free for 10.3 s, paused for 2.0 s, 1 other waiting when it was sent"
+    assert shown["d"].why == "no slot free for 10.1 s, paused for 2.0 s, 1 other waiting when it was sent"
     assert "For how long 1 execution waited is not recorded." not in timeline.notes
     unknown = history_timeline(history([replace(first, row=None), *others]), "sample")
     assert {each.label: each.wait for each in unknown.bars}[name("a")] is None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.rate import Rate
 from tests.simulation import (
+    audited_world,
     downstream_properties,
     downstream_world,
     frozen,
@@ -100,6 +101,7 @@ def _tokens(
 
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
+    "audit": audited_world.random_world,
     "downstream": downstream_world.random_world,
     "rates": random_slots.random_world_with_rate,
     "retry": retry_world.random_world,

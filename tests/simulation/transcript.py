@@ -248,14 +248,15 @@ class _Paginator:
         self._call = call
 
     def paginate(self, *, PaginationConfig: Any = None, **parameters: Any) -> Iterator[Any]:
-        return _pages(self._call, parameters)
+        return pages(self._call, parameters)
 
 
 # The token in a page, and the parameter that takes it.
 _TOKENS = (("NextToken", "NextToken"), ("LastEvaluatedKey", "ExclusiveStartKey"))
 
 
-def _pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
+def pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]:
+    """The pages of a paginated operation."""
     page = call(**parameters)
     yield page
     while following := {name: page[token] for token, name in _TOKENS if page.get(token)}:
