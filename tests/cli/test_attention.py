@@ -462,7 +462,7 @@ def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, mon
     assert [each["what"] for each in attention(account)["items"]] == []
 
 
-def test_a_queue_is_in_order_whatever_order_a_scan_has(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_has_its_own_order_not_that_of_the_scan(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.wait("b")
     operator.wait("a", priority="high")
     real = readings._scan
