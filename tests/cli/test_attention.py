@@ -61,7 +61,7 @@ def alarm(state: str, **more: Any) -> StubbedCalls:
     return StubbedCalls("cloudwatch", {"DescribeAlarms": lambda _: {"MetricAlarms": [described]}})
 
 
-def items(after: float = 60) -> list[dict[str, Any]]:
+def items() -> list[dict[str, Any]]:
     """The items, which are all that could be read."""
     found = attention(Account(StackConnection("slotkeeper")))
     assert found["not_read"] == []
@@ -469,6 +469,16 @@ def test_a_queue_has_its_own_order_not_that_of_the_scan(operator: Operator, monk
     monkeypatch.setattr(readings, "_scan", lambda *asked: reversed([*real(*asked)]))
     queues = readings.queues(Account(StackConnection("slotkeeper")))
     assert [row.request_id for row in queues.of["sample"].rows] == ["a", "b"]
+
+
+def test_many_alike_are_three_and_their_number(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.processes.set_limit("sample", 20)
+    for number in range(20):
+        operator.hold(str(number), started=False)
+    set_clock(monkeypatch, NOW + 721)
+    found = [each["what"] for each in items()]
+    assert len(found) == 4
+    assert found[3].startswith("17 more, such as: process sample: sample-")
 
 
 def test_the_worst_comes_first_and_an_alarm_names_its_first_step(

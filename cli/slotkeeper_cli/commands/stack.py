@@ -63,9 +63,7 @@ def reconcile(
         "malformed": [str(one) for one in malformed],
     }
     if unread:
-        context.out.note(
-            f"{count(unread, 'holder')} not checked: too many executions do not run. The janitor checks all."
-        )
+        context.out.note(f"{count(unread, 'holder')} not checked, since many do not run. The janitor checks all.")
     if not check:
         audit("stack reconcile", adopt=report["adopted"], repair=report["drifted"])
         # Counters first, since an adoption increments them.

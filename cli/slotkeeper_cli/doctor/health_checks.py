@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from slotkeeper_cli.errors import failure_text, is_failure
@@ -16,6 +16,8 @@ Severity = Literal["warn", "bad"]
 Level = Literal["absent", "ok", "warn", "bad"]
 LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "bad")
 DEPLOY = "Deploy the stack again."
+# Findings of one check that are shown one by one, of a process and of others: one cause may have hundreds of them.
+_OF_PROCESS, _OF_OTHERS = 3, 50
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,18 @@ def worst(levels: Iterable[Level]) -> Level:
     return max(levels, key=LEVELS.index, default="ok")
 
 
+def _folded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, of which many that are equally severe and of one process are one after the first."""
+    alike: dict[tuple[str, str | None], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.severity, finding.process), []).append(finding)
+    for (_, process), every in alike.items():
+        most = _OF_PROCESS if process else _OF_OTHERS
+        yield from every[:most]
+        if more := every[most:]:
+            yield replace(more[0], what=f"{len(more):,} more, such as: {more[0].what}")
+
+
 def examine(account: Account, checks: Iterable[HealthCheck], now: float) -> Iterator[HealthCheckResult]:
     """Make the checks. One that cannot be made has the reason, as a warning."""
     absent = {flow.name for flow in account.stack.not_deployed}
@@ -99,7 +113,7 @@ def examine(account: Account, checks: Iterable[HealthCheck], now: float) -> Iter
             continue
         try:
             unread = tuple(one.process for one in account.processes()[1]) if check.of_processes else ()
-            yield HealthCheckResult(check, tuple(check.find(account, now)), unread=unread)
+            yield HealthCheckResult(check, tuple(_folded(check.find(account, now))), unread=unread)
         except KeyError as error:  # the deployed template is older, and lacks a function, queue or attribute
             why = f"there is no {error.args[0]}"
             yield HealthCheckResult(check, (Finding("bad", f"not checked: {why}", DEPLOY),), error=why)

@@ -239,9 +239,10 @@ def closed_holders(account: Account, now: float) -> Iterator[Finding]:
     if unread := len(holders) - len(statuses):
         yield Finding("warn", f"{count(unread, 'holder')} of {len(holders):,} not checked: too many do not run")
     closed = [(process, name) for _, process, name in holders if statuses.get(name, "RUNNING") not in _OPEN]
+    # Read again: it may have released its slot between the two reads.
+    fresh = {process: account.control.slots.read(process) for process in dict(closed)}
     for process, name in closed:
-        # Read again: it may have released its slot between the two reads.
-        seen = account.control.slots.read(process)
+        seen = fresh[process]
         holder = seen.holders.get(name) if seen else None
         execution = account.execution(name)
         if seen is None or holder is None or (execution is None and now - holder.since <= after):
