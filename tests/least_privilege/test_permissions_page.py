@@ -154,11 +154,11 @@ NOT_CALLED = {
     "dynamodb:BatchGetItem": "doctor|failed list",
     "dynamodb:ConditionCheckItem": "request cancel|web",
     "dynamodb:DeleteItem": "dlq (redrive|discard)|web",
-    "dynamodb:GetItem": "process list|request submit|failed list|audit|dlq .+|retry report",
+    "dynamodb:GetItem": "process list|request submit|failed list|audit|dlq .+|retry report|stack (outputs|restore|env)",
     "dynamodb:PutItem": "process (set-limit|repair)|audit|web|(dlq|failed) discard|dlq redrive|retry report|token .+",
     "dynamodb:Query": "process (?!repair|remove|set-limit).+|(dlq|token) .+|retry (?!breaker (open|close)).+"
     "|request submit|stack env",
-    "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack env|token .+",
+    "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack (outputs|env)|token .+",
     "dynamodb:UpdateItem": "process (list|add)|request submit|audit|web|dlq (redrive|discard)|token show",
     "events:DescribeRule": "web",
     "glue:GetJobRuns": "request (submit|list)|failed .+",
