@@ -308,14 +308,14 @@ TROUBLES = {
     "the limit is 0, and requests are queued": Trouble(
         _stopped("limit"),
         "bad",
-        "process sample has a limit of 0, and 2 requests are queued",
+        "process sample: 2 requests are queued: the process has no slots",
         "None of them starts.",
         "slotkeeper process set-limit sample 1",
     ),
     "a process is paused, and requests are queued": Trouble(
         _stopped("pause"),
         "warn",
-        "process sample is paused, and 2 requests are queued",
+        "process sample: 2 requests are queued: the process is paused",
         "None of them starts.",
         "slotkeeper process resume sample",
     ),
@@ -354,15 +354,15 @@ TROUBLES = {
     "a rate makes requests wait": Trouble(
         _rate,
         "warn",
-        "process sample: 2 requests are queued, at the rate of 1/600 s",
-        "Slots are free: the rate of 1/600 s permits the next start in 540.0 s. This is as it was set.",
+        "process sample: 2 requests are queued: the rate of 1/600 s permits the next start in 540.0 s",
+        "Slots are free. This is as it was set.",
         "slotkeeper explain --process sample",
     ),
     "requests are above the limit": Trouble(
         _blocked,
         "bad",
-        "process sample: 2 queued requests above its limit of 1, such as a with weight 4",
-        "slotkeeper request cancel a --process sample",
+        "process sample: 2 requests are queued: blocked: weight 4 above the limit 1",
+        "Raise the limit, or cancel them.",
         "slotkeeper process set-limit sample 4",
     ),
     "a request could start, and does not": Trouble(

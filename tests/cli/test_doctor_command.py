@@ -25,7 +25,7 @@ from tests.support.module_time import replace_time
 
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
 # Checks that need no more than the account of these tests has.
-ONLY = ("processes", "stopped", "drift", "dead-letters", "alarms", "rules")
+ONLY = ("processes", "held-back", "drift", "dead-letters", "alarms", "rules")
 CHOSEN = [argument for name in ONLY for argument in ("--only", name)]
 
 
@@ -52,7 +52,7 @@ def test_problems_come_first_then_warnings_and_the_rest_is_one_line(
     ended = operator.run("doctor")
     lines = ended.stdout.splitlines()
     assert ended.exit_code == 5
-    first = lines.index("problem  process sample has a limit of 0, and 1 request is queued  stopped")
+    first = lines.index("problem  process sample: 1 request is queued: the process has no slots  held-back")
     assert lines[first + 1 : first + 4] == [
         "         since 2026-09-21 14:13:20 UTC (1 min)",
         "         None of them starts.",

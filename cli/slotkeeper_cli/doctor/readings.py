@@ -71,11 +71,6 @@ class ProcessWithQueue:
         """When the first request was sent, in seconds since the epoch; None if the queue is empty."""
         return min((row.sent for row in self.rows), default=None)
 
-    @property
-    def number(self) -> str:
-        """`1 request is queued`, `3 requests are queued`."""
-        return count(len(self.rows), "request is queued", "requests are queued")
-
     @cached_property
     def plan(self) -> Plan | None:
         """What a dispatch would do; None of a process that is malformed or runs no requests, and without requests."""
@@ -83,6 +78,11 @@ class ProcessWithQueue:
             return None
         # No reservation is old enough here: only a dispatch starts again what a dead one has left.
         return plan(self.process, (row.queued for row in self.rows), self.at, age=math.inf)
+
+
+def are_queued(rows: Sequence[QueuedRow]) -> str:
+    """`1 request is queued`, `3 requests are queued`."""
+    return count(len(rows), "request is queued", "requests are queued")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slotkeeper.next_step import ToFillIn, next_step
-from slotkeeper.slots.plan import Blocked, Plan, TooEarly
+from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Stopped, TooEarly
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
@@ -33,6 +33,13 @@ MAX_CHECKED = 100  # started requests whose executions are described
 ALWAYS = 3  # requests of a process without a success between them, from which on it always fails
 _MAX_JUDGED = 50  # processes with failures whose history is read
 _REASON = 200  # characters of a failure's reason
+# Reasons of `plan` that an operator must know: other than these, a request waits for slots that are in use.
+_HELD_BACK: dict[type[Reason], tuple[Severity, str]] = {
+    InPause: ("warn", "None of them starts."),
+    Stopped: ("bad", "None of them starts."),
+    Blocked: ("bad", "Other requests pass them. Raise the limit, or cancel them."),
+    TooEarly: ("warn", "Slots are free. This is as it was set."),
+}
 
 
 # ------------------------------------------------------------------------------------------------------------ processes
@@ -61,7 +68,7 @@ def removed(account: Account, _now: float) -> Iterator[Finding]:
             yield _queued(
                 "bad",
                 one,
-                f"process {one.name} does not exist, and {one.number}",
+                f"process {one.name} does not exist, and {readings.are_queued(one.rows)}",
                 "It was removed. They end as UnknownProcess when the starter receives a message for the process, and "
                 "run if it is added again.",
                 _add(one.name),
@@ -84,30 +91,13 @@ def drift(account: Account, _now: float) -> Iterator[Finding]:
             )
 
 
-def stopped(account: Account, _now: float) -> Iterator[Finding]:
-    for process, one, _ in readings.queues(account).planned:
-        if found := _stop_of(process):
-            what, command = found
-            severity: Severity = "warn" if process.paused else "bad"
-            yield _queued(severity, one, f"{what}, and {one.number}", "None of them starts.", command)
-
-
-def idle_stops(account: Account, _now: float) -> Iterator[Finding]:
+def idle(account: Account, now: float) -> Iterator[Finding]:
+    """Processes that start nothing; with queued requests they are findings of `held_back`."""
     for one in account.processes()[0]:
-        if (found := _stop_of(one)) and not readings.queues(account).of[one.name].rows:
-            yield Finding("warn", found[0], "It admits no request.", found[1], one.name)
-
-
-def _stop_of(process: Process) -> tuple[str, str] | None:
-    """Why a process starts nothing at all, and the command that ends it."""
-    if process.paused:
-        return f"process {process.name} is paused", next_step("process resume", process.name)
-    if process.slot_limit == 0:
-        return (
-            f"process {process.name} has a limit of 0",
-            next_step("process set-limit", process.name, process.default_weight),
-        )
-    return None
+        if (one.paused or not one.slot_limit) and not readings.queues(account).of[one.name].rows:
+            condition = condition_of(InPause() if one.paused else Stopped(), one, now, {})
+            what = f"process {one.name} admits no request: {condition.text}"
+            yield Finding("warn", what, "", condition.ends_by, one.name)
 
 
 def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, command: str | None) -> Finding:
@@ -132,24 +122,21 @@ def rows(account: Account, _now: float) -> Iterator[Finding]:
             yield Finding("warn", f"there are more than {len(listed.rows):,} {what}, and only these were checked")
 
 
-def blocked(account: Account, _now: float) -> Iterator[Finding]:
-    """A process without slots is a finding of `stopped`."""
+def held_back(account: Account, now: float) -> Iterator[Finding]:
+    """What keeps requests back, other than slots in use: the reasons of `plan`."""
     for process, one, planned in readings.queues(account).planned:
-        waits = planned.waits
-        above = [row for row in one.rows if _is(waits, row, Blocked)]
-        if above:
-            heaviest = max(above, key=lambda row: row.queued.weight or 0)
-            weight, limit = heaviest.queued.weight or process.default_weight, process.slot_limit
-            yield Finding(
-                "bad",
-                f"process {one.name}: {count(len(above), 'queued request')} above its limit of {limit}, such as "
-                f"{heaviest.request_id} with weight {weight}",
-                f"Other requests pass {'it' if len(above) == 1 else 'them'}. Raise the limit, or cancel: "
-                f"{next_step('request cancel', heaviest.request_id, process=one.name)}",
-                next_step("process set-limit", one.name, weight),
-                one.name,
-                min(row.sent for row in above),
-            )
+        of: defaultdict[type[Reason], list[QueuedRow]] = defaultdict(list)
+        for row in one.rows:
+            if wait := planned.waits.get(row.queued.execution):
+                of[type(wait.reason)].append(row)
+        for kind in (kind for kind in _HELD_BACK if kind in of):
+            heaviest = max(of[kind], key=lambda row: row.queued.weight or 0)
+            condition = condition_of(planned.waits[heaviest.queued.execution].reason, process, now, {})
+            # Of the other kinds the first request has this reason, and keeps back all behind it.
+            number = readings.are_queued(of[kind] if kind in (Blocked, Stopped) else one.rows)
+            severity, why = _HELD_BACK[kind]
+            command = condition.ends_by or next_step("explain", process=one.name)
+            yield _queued(severity, one, f"process {one.name}: {number}: {condition.text}", why, command)
 
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
@@ -183,30 +170,14 @@ def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
     return next(((row, ends[row.queued.execution]) for row in one.rows if row.queued.execution in ends), None)
 
 
-def rates(account: Account, now: float) -> Iterator[Finding]:
-    for process, one, planned in readings.queues(account).planned:
-        waits = planned.waits
-        first = next((row for row in one.rows if _is(waits, row, TooEarly)), None)
-        if first:
-            reason = waits[first.queued.execution].reason
-            yield _queued(
-                "warn",
-                one,
-                f"process {one.name}: {one.number}, at the rate of {process.rate}",
-                f"Slots are free: {condition_of(reason, process, now, {}).text}. This is as it was set.",
-                next_step("explain", process=one.name),
-            )
-
-
 def deadlines(account: Account, now: float) -> Iterator[Finding]:
     for process, one, planned in readings.queues(account).planned:
-        waits = planned.waits
         ids = {each.queued.execution: each.request_id for each in one.rows}
         for row in one.rows:
-            end, wait = row.queued.start_before, waits.get(row.queued.execution)
+            end, wait = row.queued.start_before, planned.waits.get(row.queued.execution)
             if end is None or wait is None or (left := end - now) <= 0:
                 continue
-            if process.paused or _is(waits, row, Blocked) or not process.slot_limit or left < _SOON_SECONDS:
+            if process.paused or isinstance(wait.reason, Blocked | Stopped) or left < _SOON_SECONDS:
                 why = condition_of(wait.reason, process, now, ids).text
                 yield Finding(
                     "warn",
@@ -217,11 +188,6 @@ def deadlines(account: Account, now: float) -> Iterator[Finding]:
                     one.name,
                     row.sent,
                 )
-
-
-def _is(waits: Any, row: QueuedRow, reason: type) -> bool:
-    wait = waits.get(row.queued.execution)
-    return wait is not None and isinstance(wait.reason, reason)
 
 
 # --------------------------------------------------------------------------------------------------- holders and starts
@@ -390,16 +356,14 @@ CHECKS = (
     _urgent("processes", "no item of SlotTable is malformed", malformed),
     _urgent("removed-processes", "no request of a removed process is queued", removed),
     _urgent("failures", "no request failed, was rejected or too late in the last day", failures),
-    _urgent("stopped", "no request is queued while its process is paused or has no slots", stopped, of_processes=True),
+    _urgent("held-back", "each queued request waits for slots alone", held_back, of_processes=True),
     _urgent("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
     _urgent("holders", "no holder's execution has ended", closed_holders, of_processes=True),
     _urgent("leases", "no lease has expired", expired_leases, of_processes=True),
     _urgent("started", "each started request has a running execution, or a slot", stranded, of_processes=True),
     _urgent("published", "the end of each request is published", unpublished),
-    _urgent("blocked", "no queued request has a weight above the limit", blocked, of_processes=True),
     _urgent("waiting", "no request is queued although it can start", waiting, of_processes=True),
     _urgent("deadlines", "each queued request can start before its start_before", deadlines, of_processes=True),
-    _urgent("rates", "no request waits for a rate", rates, of_processes=True),
     _urgent("rows", "each row that was read is as documented, and all were read", rows),
-    _of_processes("paused", "each process without queued requests admits some", idle_stops),
+    _of_processes("paused", "each process without queued requests admits some", idle),
 )
