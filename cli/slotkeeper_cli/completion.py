@@ -26,13 +26,6 @@ class _TooLate(BaseException):
     """The time has passed. It is no Exception, for which boto3 would repeat the call."""
 
 
-def check_names(incomplete: str) -> list[tuple[str, str]]:
-    """The checks of doctor, with what they check. No call."""
-    from slotkeeper_cli.attention import CHECKS  # noqa: PLC0415 - here and below: a key press imports what it needs
-
-    return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
-
-
 def process_names(context: typer.Context, incomplete: str) -> list[str]:
     """The processes, also those whose items are malformed (one Scan)."""
     return _names(context, incomplete, _processes)
@@ -43,7 +36,7 @@ def request_ids(context: typer.Context, incomplete: str) -> list[str]:
     only = context.params.get("process")
 
     def ids(stack: StackConnection) -> Iterable[str]:
-        from slotkeeper_cli.slot_control import SlotControl  # noqa: PLC0415
+        from slotkeeper_cli.slot_control import SlotControl  # noqa: PLC0415 - here and below: a key press imports what it needs
 
         rows = SlotControl(stack).rows
         for name in [only] if only else _processes(stack):

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS, DRIFT
-from slotkeeper_cli.completion import check_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
@@ -24,13 +23,18 @@ _INDENT = " " * 9
 _SHOWN = {"bad": ("problem", "red"), "warn": ("warning", "yellow"), "ok": ("ok", "green"), "absent": ("absent", "dim")}
 
 
+def _names(incomplete: str) -> list[tuple[str, str]]:
+    """The checks that a shell completes, with what they check."""
+    return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
+
+
 def doctor(
     stack_drift: Annotated[
         bool, typer.Option("--stack-drift", help="Also detect stack drift with CloudFormation, which takes minutes.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=check_names),
+        typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=_names),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Show also the checks that found nothing.")] = False,
 ) -> None:
