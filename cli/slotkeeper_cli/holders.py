@@ -14,7 +14,7 @@ from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 
 if TYPE_CHECKING:
-    from slotkeeper_cli.slot_control import SlotControl
+    pass
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -112,13 +112,6 @@ def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float
         "age_seconds": int(now - holder.since),
     }
     return data if holder.until is None else data | lease_as_dict(holder.until, now)
-
-
-def holders_as_dicts(control: SlotControl, process: Process, now: float) -> list[dict[str, Any]]:
-    """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
-    oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
-    ids = control.row_search.request_ids([(process.name, name) for name, holder in oldest if not holder.is_lease])
-    return [holder_as_dict(name, holder, ids.get(name), now) for name, holder in oldest]
 
 
 def lease_as_dict(until: int, now: float) -> dict[str, Any]:

@@ -30,24 +30,9 @@ class RowSearch:
         self._dynamodb = dynamodb
         self._table_name = table_name
 
-    def attempt(self, process: str, execution: str) -> Listed[RequestRow]:
-        """The row of an execution, and those of other requests that were sent with its id, read consistently.
-
-        The name of each of the latter begins with that of the execution (intake.py).
-        """
-        answer = self._dynamodb.query(
-            TableName=self._table_name,
-            ConsistentRead=True,
-            KeyConditionExpression="process_name = :process AND begins_with(execution, :execution)",
-            ProjectionExpression=LISTED,
-            ExpressionAttributeNames=_NAMES,
-            ExpressionAttributeValues={":process": {"S": process}, ":execution": {"S": execution}},
-        )
-        return _listed(answer["Items"], "LastEvaluatedKey" in answer)
-
     def row(self, process: str, execution: str) -> RequestRow | None:
         """The row of an execution; None if there is none, or it is malformed."""
-        return next((row for row in self.attempt(process, execution).rows if row.execution == execution), None)
+        return next(iter(self.named([(process, execution)]).rows), None)
 
     def body(self, process: str, execution: str) -> str:
         """The content of a request, which a reader of the other attributes need not be permitted to read."""
