@@ -187,23 +187,22 @@ class _Reader:
     def request(self, one: FoundRequest) -> dict[str, Any]:
         """A request of one process."""
         last, process = one.last, self.process(one.process)
-        readable = process if isinstance(process, Process) else None
-        holder = readable.holders.get(last.execution) if readable else None
+        holder = process.holders.get(last.execution) if isinstance(process, Process) else None
+        is_queued, is_reserved = last.state == "QUEUED", holder is not None and holder.state == "RESERVED"
         run, holders = None, list[dict[str, Any]]()
-        if last.state in ("STARTED", "SUCCEEDED") or (holder and last.state != "QUEUED"):
+        if last.state in ("STARTED", "SUCCEEDED") or (holder and not is_reserved):
             control = self._account.control
             read = lambda: read_run(self._account.stack, control, process, last)  # noqa: E731
             run = self.search.try_read("what it runs", read, None)
-        if last.state == "QUEUED":
+        if is_queued and holder is None:
             doorbell = self.stopped("DispatchQueue")
-            queue = self._queue(process) if process and not holder else None
-            if holder:
-                explained = explain_reserved(last, holder, doorbell, self.now)
-            else:
-                starts = self.expected_starts(queue) if queue and not doorbell else {}
-                explained = explain_queued(last, queue, starts, doorbell, self.now)
-            holders = self.holders(process) if queue else []
-        elif last.state == "STARTED":
+            queue = self._queue(process) if process else None
+            starts = self.expected_starts(queue) if queue and not doorbell else {}
+            explained = explain_queued(last, queue, starts, doorbell, self.now)
+            holders = self.holders(process)
+        elif is_queued and holder and is_reserved:
+            explained = explain_reserved(last, holder, self.stopped("DispatchQueue"), self.now)
+        elif last.state in _OPEN:
             explained = explain_started(last, run, self.now)
         else:
             explained = explain_ended(last, run, has_process=process is not None)

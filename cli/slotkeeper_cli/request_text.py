@@ -131,6 +131,9 @@ def explain_started(row: RequestRow, run: Run | None, now: float) -> dict[str, A
         if run.execution is not None:
             execution = f"{has_ended}. Its end is about to be recorded" if has_ended else "is about to end"
         return answer(state, f"it holds no slot, and its execution {execution}")
+    if run.execution is None:
+        text = f"it has held a slot for {duration(now - run.holder.since)}, and its execution could not be found"
+        return answer(state, text, next_step("holder release", row.execution))
     if run.release is not None:
         text = f"its execution {has_ended}, and its slot will be free {run.release.text(now)}"
         return answer(state, text, next_step("holder release", row.execution))

@@ -22,9 +22,9 @@ def _behind_a(operator: Operator, **fields: Any) -> Names:
 
 
 def _behind_aborted(operator: Operator) -> Names:
-    """Of two holders, the younger one was aborted."""
-    operator.processes.set_limit("sample", 2)
-    names = {"a": operator.hold("a"), "c": operator.hold("c")}
+    """Of three holders, the last one was aborted, and the one before has no execution."""
+    operator.processes.set_limit("sample", 3)
+    names = {"a": operator.hold("a"), "gone": operator.hold("gone", started=False), "c": operator.hold("c")}
     operator.wait("b")
     operator.stop(names["c"])
     return names
@@ -243,11 +243,12 @@ _QUEUED = {
             },
         },
     ),
-    "a holder was aborted": _row(
+    "a holder was aborted, and another one has no execution": _row(
         _behind_aborted,
         "explain b",
         "held by c  RUNNING for 1 min, its execution is ABORTED: its slot will be freed  {c}",
         "held by a  RUNNING for 1 min  {a}",
+        "held by gone  RUNNING for 1 min, its execution could not be found  {gone}",
         shows={"found.0.holders.0.execution_status": "ABORTED"},
     ),
     "a request waits behind others": _row(
@@ -413,6 +414,12 @@ _STARTED = {
         "attempt 1: started  {a}",
         "Not read: SlotTable: the item of process sample is malformed",
         "slotkeeper process repair sample",
+    ),
+    "a holder has no execution": _row(
+        _behind_aborted,
+        "explain gone",
+        "it has held a slot for 1 min, and its execution could not be found.",
+        "-> slotkeeper holder release {gone}",
     ),
     "an aborted execution holds its slot": _row(
         _stopped,

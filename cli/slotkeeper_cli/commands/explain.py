@@ -122,12 +122,20 @@ def _render_holders(console: Console, data: dict[str, Any]) -> None:
         if holder["state"] == "LEASED":
             console.print(f"  held by {holder['execution']}  {state}, {lease_text(holder)}")
             continue
-        status = holder["execution_status"]
-        has_ended = f", its execution is {status}: its slot will be freed" * (status in CLOSED_STATUSES)
         named = holder["request_id"] or "request id unknown"
-        console.print(f"  held by {named}  {state}{has_ended}  {holder['execution']}")
+        console.print(f"  held by {named}  {state}{_execution_text(holder)}  {holder['execution']}")
     if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
         console.print(f"  and {more:,} more: {next_step('status', data['process'])}")
+
+
+def _execution_text(holder: dict[str, Any]) -> str:
+    """What is unusual of a holder's execution; empty for one that runs, or is being started."""
+    status = holder["execution_status"]
+    if status in CLOSED_STATUSES:
+        return f", its execution is {status}: its slot will be freed"
+    if status is None:
+        return ", its execution was not read"
+    return ", its execution could not be found" * (not status and holder["state"] == "RUNNING")
 
 
 def _render_history(console: Console, work: dict[str, Any]) -> None:
