@@ -83,7 +83,8 @@ def explain_queued(
     Args:
         queue: of its process; None if the process does not exist.
         starts: the expected starts of the queue, by execution.
-        doorbell: the condition that the starter receives messages of DispatchQueue, if it fails.
+        doorbell: the condition that the starter receives messages of DispatchQueue, if it fails: then only the janitor
+            starts requests, and `starts` is empty.
         now: seconds since the epoch.
     """
     state = RequestState.QUEUED
@@ -102,9 +103,7 @@ def explain_queued(
     text += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
     if entry.start_before is not None:
         text += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
-    # Without the doorbell, the janitor starts it some time later.
-    expected = None if doorbell else starts.get(row.execution)
-    steps = (*ends_of(reasons), cancel)
+    expected, steps = starts.get(row.execution), (*ends_of(reasons), cancel)
     return answer(state, text, *steps, reasons=reasons, position=entry.position, expected=expected)
 
 
@@ -155,9 +154,7 @@ def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> dic
             work = f": {kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
             return answer(state, f"{end}{work}{after}")
         case RequestState.RETURNED | RequestState.REDRIVEN:
-            is_returned = state is RequestState.RETURNED
-            why = f"attempt {row.attempt} found its slot gone before its work began" if is_returned else end
-            return answer(state, f"{why}. Its next attempt was queued a moment ago: run this again")
+            return answer(state, f"{end}. Its next attempt was queued a moment ago: run this again")
     code = f" ({row.code})" if row.code else ""
     text = f"{end}{code}: {cut(hide_tokens(failure_of(row)), _ERROR_WIDTH)}".rstrip(".: ") + after
     if row.code in WITHOUT_CONTENT or is_discarded(row):

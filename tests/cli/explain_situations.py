@@ -10,7 +10,7 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.targets import execution_arn
-from tests.cli.account_contents import edit, fail, fail_held, job_run, send_dead_letter, succeed
+from tests.cli.account_contents import edit, fail, job_run, send_dead_letter, succeed
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
@@ -34,6 +34,7 @@ def _with_rate(operator: Operator) -> None:
     """Requests take half a minute, and one an hour may start."""
     for number in range(6):
         succeed(operator, f"old{number}")
+    operator.processes.set_limit("sample", 2)
     operator.processes.set_rate("sample", Rate(1, 3600))
     for request_id in ("b", "c"):
         operator.wait(request_id)
@@ -57,11 +58,6 @@ def _many_reasons(operator: Operator) -> None:
     operator.wait("heavy one", weight=7)
     operator.wait("urgent", "sample", "high", weight=3)
     edit(operator, "slots_in_use", {"N": "5"})
-
-
-def _paused(operator: Operator) -> None:
-    operator.wait("b")
-    operator.processes.pause("sample")
 
 
 def _malformed(operator: Operator) -> Names:
@@ -128,11 +124,6 @@ def _aborted(operator: Operator) -> None:
     operator.stop(name)
 
 
-def _recorded(operator: Operator) -> None:
-    """It has recorded its success, and not released its slot."""
-    operator.succeed(operator.hold("a"))
-
-
 def _failed_and_holds(operator: Operator) -> None:
     operator.fail(operator.hold("a"), "Glue.Failed", "no such month")
 
@@ -167,12 +158,6 @@ def _redriven(operator: Operator) -> Names:
     fail(operator)
     assert operator.run("failed", "redrive", "a", "--yes").exit_code == 0
     return {"again": execution_name("sample", "a", 2)}
-
-
-def _failed_twice(operator: Operator) -> None:
-    again = _redriven(operator)["again"]
-    operator.start(again)
-    fail_held(operator, again)
 
 
 def _ended(end: str, code: str, operator: Operator) -> None:
@@ -268,10 +253,15 @@ _QUEUED = {
         "-> slotkeeper process set-limit",
         never=("expected start",),
     ),
+    "a free slot is for the request before it": _row(
+        lambda operator: {name: operator.wait(name) for name in ("b", "c")},
+        "explain c",
+        "0 of 1 slot in use, and 1 for requests before it, which can start",
+    ),
     "the rate decides when a request starts": _row(
         _with_rate,
         "explain c",
-        "number 2 of 2 in the queue, and has waited for 59 s: 0 of 1 slot in use, and 1 for requests before it",
+        "number 2 of 2 in the queue, and has waited for 59 s: the rate of 1/hour permits the next start in 3600.0 s",
         "expected start: in 1 h, by about ",
         shows={"found.0.expected_start.seconds": 3600},
     ),
@@ -286,18 +276,6 @@ _QUEUED = {
         "explain b",
         "it cannot start now, and is about to be skipped",
         never=("expected start",),
-    ),
-    "the process is paused": _row(
-        _paused,
-        "explain b",
-        *("the process is paused", "-> slotkeeper process resume sample"),
-        never=("expected start",),
-    ),
-    "a request can start": _row(
-        lambda operator: {"b": operator.wait("b")},
-        "explain {b}",
-        *("it is number 1 of 1", "it can start, and a dispatch is about to start it"),
-        never=("the janitor",),
     ),
     "the doorbell is disabled, and the slot is in use": _row(
         _disabled,
@@ -372,13 +350,6 @@ _NOT_FOUND = {
         shows={"state": None, "reasons": [], "next": [], "not_read": []},
         exit_code=4,
     ),
-    "a request was never sent to this process": _row(
-        lambda operator: operator.wait("b") and None,
-        "explain typo --process sample",
-        "no request typo found: check the id",
-        never=("last second",),
-        exit_code=4,
-    ),
     "a row is malformed": _row(
         _malformed_row,
         "explain b",
@@ -449,9 +420,6 @@ _STARTED = {
 }
 
 _ENDED = {
-    "a request has recorded its success, and holds its slot": _row(
-        _recorded, "explain a", "attempt 1 succeeded at 2026-09-21", ", and is about to release its slot."
-    ),
     "a request has recorded its failure, and holds its slot": _row(
         _failed_and_holds, "explain a", "(Glue.Failed): no such month, and is about to release its slot."
     ),
@@ -466,17 +434,11 @@ _ENDED = {
         "explain a",
         *("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
     ),
-    "a request failed": _row(
-        partial(_failed, "no such month"),
-        "explain a",
-        "a in sample: failed",
-        f"attempt 1 failed at {_MINUTE_LATER} (Glue.Failed): no such month.",
-        *("-> slotkeeper failed redrive a --process sample", "failed glue run: jr_1"),
-    ),
     "a long error keeps its end": _row(
         partial(_failed, "Traceback: " + "at a line of the code; " * 40 + "KeyError: 'month'"),
         "explain a",
-        *("(Glue.Failed): Traceback: at", "KeyError: 'month'.", "-> slotkeeper failed redrive"),
+        *("(Glue.Failed): Traceback: at", "KeyError: 'month'.", "-> slotkeeper failed redrive a --process sample"),
+        "failed glue run: jr_1",
     ),
     "a request failed, and its end is not published": _row(
         _unpublished,
@@ -498,9 +460,6 @@ _ENDED = {
         _redriven,
         "explain a",
         *("a in sample: queued", "it is number 1 of 1", "attempt 1: redriven", "attempt 2: queued  {again}"),
-    ),
-    "a redriven request failed again": _row(
-        _failed_twice, "explain a", "a in sample: failed", "attempt 2 failed at", "attempt 1: redriven"
     ),
     **{
         f"a request ended as {end}, {code}": _row(
