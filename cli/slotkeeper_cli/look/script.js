@@ -1,24 +1,27 @@
 // Conveniences of all pages: relative times, one switch of the zone, copies, and what stays over a refresh of a part.
 (() => {
   "use strict";
-  const stored = { get: () => { try { return localStorage.getItem("zone") } catch { return null } },
-                   set: (zone) => { try { localStorage.setItem("zone", zone) } catch { /* a file of a strict browser */ } } };
+  // A browser may refuse a file its storage.
+  const stored = (access) => { try { return access() } catch { return null } };
   const local = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-  let zone = stored.get() === "UTC" ? "UTC" : local;
+  let zone = stored(() => localStorage.getItem("zone")) === "UTC" ? "UTC" : local;
+
+  // A formatter is slow to make, and a page may have thousands of times.
+  const made = new Map();
+  function partsOf(at, locale, options) {
+    const key = zone + locale + Object.keys(options);
+    if (!made.has(key)) made.set(key, new Intl.DateTimeFormat(locale, { timeZone: zone, ...options }));
+    return Object.fromEntries(made.get(key).formatToParts(at).map((part) => [part.type, part.value]));
+  }
 
   // The short name of the zone at a time: CET in Europe, EST in America, GMT+9 elsewhere.
   function nameOf(at) {
-    const names = ["en-GB", "en-US"].map((locale) => new Intl.DateTimeFormat(locale, { timeZone: zone, timeZoneName: "short" })
-      .formatToParts(at).find((part) => part.type === "timeZoneName").value);
+    const names = ["en-GB", "en-US"].map((locale) => partsOf(at, locale, { timeZoneName: "short" }).timeZoneName);
     return names.find((name) => !/^GMT[+-]/.test(name)) || names[0];
   }
 
-  function parts(at) {
-    const options = { timeZone: zone, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit",
-                      hour: "2-digit", minute: "2-digit", second: "2-digit" };
-    const found = new Intl.DateTimeFormat("en-GB", options).formatToParts(at);
-    return Object.fromEntries(found.map((part) => [part.type, part.value]));
-  }
+  const parts = (at) => partsOf(at, "en-GB", { hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit",
+                                               hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
   function exact(at) {
     const of = parts(at);
@@ -40,23 +43,30 @@
   // Changes the data of a text node alone, which no observer of children reports.
   const write = (element, text) => { if (element.textContent !== text) element.firstChild.data = text };
 
-  function showTimes() {
+  function showAges() {
     const now = new Date();
+    for (const element of document.querySelectorAll("time[datetime]:not([data-exact])")) {
+      write(element, relative(new Date(element.dateTime), now));
+    }
+  }
+
+  function showTimes() {
     for (const element of document.querySelectorAll("time[datetime]")) {
-      const at = new Date(element.dateTime), whole = `${exact(at)} ${nameOf(at)}`;
-      write(element, "exact" in element.dataset ? exact(at) : relative(at, now));
-      element.title = "exact" in element.dataset ? `${whole}, ${relative(at, now)}` : whole;
+      const at = new Date(element.dateTime);
+      element.title = `${exact(at)} ${nameOf(at)}`;
+      if ("exact" in element.dataset) write(element, exact(at));
     }
     for (const element of document.querySelectorAll("svg [data-at]")) {
-      const at = new Date(Number(element.dataset.at) * 1000), of = parts(at);
-      const day = new Intl.DateTimeFormat("en-US", { timeZone: zone, month: "short", day: "2-digit" }).format(at);
-      const minute = `${of.hour}:${of.minute}`;
-      write(element, { day, minute, second: `${minute}:${of.second}`, exact: `${exact(at)} ${nameOf(at)}` }[element.dataset.form]);
+      const at = new Date(Number(element.dataset.at) * 1000), of = parts(at), { form } = element.dataset;
+      const { month, day } = partsOf(at, "en-US", { month: "short", day: "2-digit" });
+      const minute = `${of.hour}:${of.minute}`, whole = `${exact(at)} ${nameOf(at)}`;
+      write(element, { day: `${month} ${day}`, minute, second: `${minute}:${of.second}`, exact: whole }[form]);
     }
     for (const element of document.querySelectorAll("[data-zone]")) {
-      write(element, `times in ${nameOf(now)}`);
+      write(element, `times in ${nameOf(new Date())}`);
       element.disabled = local === "UTC";
     }
+    showAges();
   }
 
   document.addEventListener("click", async (event) => {
@@ -64,7 +74,7 @@
     if (!button) return;
     if ("zone" in button.dataset) {
       zone = zone === "UTC" ? local : "UTC";
-      stored.set(zone === "UTC" ? "UTC" : "local");
+      stored(() => localStorage.setItem("zone", zone === "UTC" ? "UTC" : "local"));
       return showTimes();
     }
     let text = "copied";
@@ -87,7 +97,8 @@
   const restore = (root) => {
     for (const element of [root, ...root.querySelectorAll("[id]")]) {
       if (kept.has(element.id)) Object.assign(element, kept.get(element.id));
-      if (focused && element.id === focused && document.activeElement === document.body) element.focus({ preventScroll: true });
+      const lost = focused && element.id === focused && document.activeElement === document.body;
+      if (lost) element.focus({ preventScroll: true });
     }
   };
   new MutationObserver((changes) => {
@@ -95,6 +106,6 @@
     added.forEach(restore);
     if (added.length) showTimes();
   }).observe(document.documentElement, { childList: true, subtree: true });
-  setInterval(showTimes, 5000);
+  setInterval(showAges, 5000);
   showTimes();
 })();
