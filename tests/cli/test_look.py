@@ -209,5 +209,8 @@ def test_rows_alone_are_a_timeline() -> None:
     assert {each.label: wait[1] - START for each, wait in made.waiting} == {"a": 2, "b": 3, "c": 20, "d": 8, "e": 6}
     assert "When 1 request started is not recorded." in notes_of(made)
     assert "limit now 3" in timeline_svg(made)
+    idle = timeline_svg(timeline_of_rows("sample", [], START, START + 20, None))
+    assert re.findall(r'<path class="use" d="([^"]*)"', idle) == ["M0.0,100V100.0H1000.0V100Z"]
+    assert "limit not known" in idle
     spark = spark_svg(made.in_use, made.since, made.until, HOSTILE, limit=3)
     assert ElementTree.fromstring(spark)[0].text == '<img "x">&\\u001b'  # noqa: S314

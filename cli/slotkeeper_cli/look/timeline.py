@@ -212,7 +212,7 @@ def spark_svg(steps: Steps, since: float, until: float, label: str, limit: float
     line = f'<path class="limit" d="M0,{100 - 92 * limit / top:.1f}H1000"/>' if limit is not None else ""
     return (
         f'<svg class="spark" role="img" viewBox="0 0 1000 100" preserveAspectRatio="none"><title>{escaped(label)}'
-        f"</title>{axis.path('use', steps, top / 0.92, filled=True)}{line}</svg>"
+        f"</title>{axis.path('use', [(-math.inf, 0), *steps], top / 0.92, filled=True)}{line}</svg>"
     )
 
 
@@ -331,18 +331,15 @@ def _marks(of: Timeline, axis: _Axis) -> _Part:
 
 
 def _usage(of: Timeline, axis: _Axis) -> _Part:
-    known = [
-        (max(at, axis.since), min(end, axis.until), value)
-        for at, end, value in _pieces(of.limits)
-        if value is not None and at < axis.until and end > axis.since
-    ]
-    top = max(1, _peak(of), *(value for _, _, value in known))
-    values = sorted({value for _, _, value in known})
-    limit = "not known" if not values else " to ".join(f"{each:,}" for each in sorted({values[0], values[-1]}))
-    items = [("use", "■", f"at most {_peak(of):,}"), ("", "╍╍", f"limit {'now ' * of.is_limit_present}{limit}")]
+    parts = [each for each in _pieces(of.limits) if each[0] < axis.until and each[1] > axis.since]
+    known = [value for _, _, value in parts if value is not None]
+    top = max(1, _peak(of), *known)
+    limit = " to ".join(f"{each:,}" for each in sorted({min(known), max(known)})) if known else "not known"
+    now = "now " if known and of.is_limit_present else ""
+    items = [("use", "■", f"at most {_peak(of):,}"), ("", "╍╍", f"limit {now}{limit}")]
     drawn = _head("Slots in use", *items, *([("warn", "▨", "pause")] if of.pauses else []))
-    paths = axis.path("use", of.in_use, top, filled=True) + axis.path("limit", of.limits, top, filled=False)
-    drawn += _panel(paths, 70)
+    area = axis.path("use", [(-math.inf, 0), *of.in_use], top, filled=True)
+    drawn += _panel(area + axis.path("limit", of.limits, top, filled=False), 70)
     for value, y in ((top, 34), (0, 104)):
         drawn += _text(_LEFT - 0.5, y, f"{value:,}", "dim", 'text-anchor="end"')
     return drawn, 112
@@ -358,7 +355,7 @@ def _panel(paths: str, height: int) -> str:
 def _held(of: Timeline, axis: _Axis) -> _Part:
     states = Counter(each.state for each, _ in of.holders)
     items = [(kind(state), _SIGNS.get(state, "■"), f"{number:,} {state}") for state, number in states.most_common()]
-    head = _head("Held a slot", *items)
+    head = _head("Held a slot", *(items or [("ok", "■", count(0, "request"))]))
     if not _are_many(of.holders):
         drawn, height = _bars(axis, of.holders, _common(of.bars))
         return head + drawn, height
@@ -370,10 +367,10 @@ def _held(of: Timeline, axis: _Axis) -> _Part:
 
 def _waited(of: Timeline, axis: _Axis) -> _Part:
     waits = of.waiting
-    longest = f"longest {lasting(max(end - at for _, (at, end) in waits))}" if waits else "none"
+    longest = f", longest {lasting(max(end - at for _, (at, end) in waits))}" if waits else ""
     left = Counter(each.state for each, _ in waits if each.held is None and each.state != "queued")
     items = [(kind(state), "×", f"{number:,} {state}") for state, number in left.most_common()]  # noqa: RUF001
-    head = _head("Waited", ("wait", "■", f"{count(len(waits), 'request')}, {longest}"), *items)
+    head = _head("Waited", ("wait", "■", f"{count(len(waits), 'request')}{longest}"), *items)
     if not _are_many(waits):
         drawn, height = _bars(axis, waits, _common(of.bars), waiting=True)
         return head + drawn, height
