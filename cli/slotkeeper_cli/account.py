@@ -128,6 +128,11 @@ class Account:
         """The processes by name, and an error for each malformed item: a Scan of SlotTable, a call per megabyte."""
         return self.kept(("processes",), self.control.read_all)
 
+    def by_name(self) -> dict[str, Process | MalformedProcess]:
+        """Every process by its name, also one whose item is malformed."""
+        processes, malformed = self.processes()
+        return {one.name: one for one in processes} | {one.process: one for one in malformed}
+
     def process(self, name: str) -> Process:
         """A process: one consistent GetItem. Raises NotFound; CommandFailed if its item is malformed."""
         return self.kept(("process", name), lambda: self.control.process(name))

@@ -6,8 +6,7 @@ reports what was changed and what was left, with the reasons.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import batched, groupby
 from typing import Any, ClassVar
@@ -27,18 +26,6 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import add_command, no_process
 from slotkeeper_cli.unread import UnreadSource, print_not_read
 
-# Seconds before each repeat of a transaction that met another one, or was throttled. The layer has repeated it within a
-# second before.
-WAITS = (0.2, 0.4, 0.8, 1.6, 3.2)
-_REPEATED = {
-    "InternalServerError",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ThrottlingException",
-    "TransactionCanceledException",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-}
 # Requests that a question or a report names one by one.
 MAX_NAMED = 5
 
@@ -183,7 +170,7 @@ def carry_out(
         raise CommandRefused(f"nothing was {change.verb}:", *reasons(change.left))
     if question and not dry_run:
         context.confirm(question)
-    report = BulkReport(done=change.chosen) if dry_run else _Run(context, change).make_changes()
+    report = BulkReport(done=change.chosen) if dry_run else _made(context, change)
     report.left = [*change.left, *report.left]
     finished = list[tuple[dict[str, Any], str]]()
     try:
@@ -210,73 +197,55 @@ def carry_out(
     report.raise_for_outcome(len(change.chosen), change.verb, change.unchanged, is_done=bool(finished or dry_run))
 
 
-class _Run:
-    """One run of a change."""
-
-    def __init__(self, context: CommandContext, change: RequestChange) -> None:
-        self._out, self._change = context.out, change
-        self._report = BulkReport()
-
-    def make_changes(self) -> BulkReport:
-        """Change all that are chosen."""
-        chosen, verb = self._change.chosen, self._change.verb
-        with self._out.progress() as progress:
-            task = progress.add_task(verb, total=len(chosen))
-            try:
-                for process, of in groupby(sorted(chosen, key=_process_of), _process_of):
-                    self._process(process, of, lambda: progress.update(task, completed=self._report.handled))
-            except BaseException:
-                done = f"{len(self._report.done):,} of {count(len(chosen), 'request')} {verb}"
-                self._out.note(f"{done}: run this again for the rest.")
-                raise
-        return self._report
-
-    def _process(self, process: str, of: Iterable[Chosen], on_step: Callable[[], object]) -> None:
-        change, report, done = self._change, self._report, list[str]()
+def _made(context: CommandContext, change: RequestChange) -> BulkReport:
+    """Change all that are chosen, up to a call that fails."""
+    report, total = BulkReport(), count(len(change.chosen), "request")
+    with context.out.progress() as progress:
+        task = progress.add_task(change.verb, total=len(change.chosen))
         try:
-            for step in batched(() if report.failure else of, change.batch_size * change.parts, strict=False):
-                audit(change.action, process=process, requests=[each.as_dict() for each in step])
-                parts = batched(step, change.batch_size, strict=False)
-                for outcomes, failure in in_parallel(lambda part: self._outcomes(process, part), parts):
-                    done += [one.execution for one, why in outcomes if not why]
-                    report.done += [one for one, why in outcomes if not why]
-                    report.left += [(one, why) for one, why in outcomes if why]
-                    report.failure = report.failure or failure
-                on_step()
-                if report.failure:
-                    return
-        finally:
-            try:
-                if done:
-                    change.follow_up(process, done)
-            except (ClientError, BotoCoreError):
-                self._out.note(f"No message could be sent for {process}: the janitor does the rest in its next run.")
+            for process, of in groupby(sorted(change.chosen, key=_process_of), _process_of):
+                before = len(report.done)
+                try:
+                    for step in batched(of, change.batch_size * change.parts, strict=False):
+                        _step(change, process, step, report)
+                        progress.update(task, completed=report.handled)
+                        if report.failure:
+                            return report
+                finally:
+                    if done := [one.execution for one in report.done[before:]]:
+                        _follow_up(context, change, process, done)
+        except BaseException:
+            context.out.note(f"{len(report.done):,} of {total} {change.verb}: run this again for the rest.")
+            raise
+    return report
 
-    def _outcomes(self, process: str, part: Sequence[Chosen]) -> tuple[list[Outcome], str]:
+
+def _step(change: RequestChange, process: str, step: Sequence[Chosen], report: BulkReport) -> None:
+    def act_on(part: Sequence[Chosen]) -> tuple[list[Outcome], str]:
         """What came of some requests; and why the others were not tried, or ""."""
         outcomes = list[Outcome]()
         try:
-            outcomes += self._change.act_on(process, part)
+            outcomes += change.act_on(process, part)
         except (ClientError, BotoCoreError, MalformedAttribute) as error:
             return outcomes, failure_text(error)
         return outcomes, ""
 
+    audit(change.action, process=process, requests=[each.as_dict() for each in step])
+    for outcomes, failure in in_parallel(act_on, batched(step, change.batch_size, strict=False)):
+        report.done += [one for one, why in outcomes if not why]
+        report.left += [(one, why) for one, why in outcomes if why]
+        report.failure = report.failure or failure
+
+
+def _follow_up(context: CommandContext, change: RequestChange, process: str, done: list[str]) -> None:
+    try:
+        change.follow_up(process, done)
+    except (ClientError, BotoCoreError):
+        context.out.note(f"No message could be sent for {process}: the janitor does the rest in its next run.")
+
 
 def _process_of(one: Chosen) -> str:
     return one.process
-
-
-def repeated[Result](call: Callable[[], Result]) -> Result:
-    """The result of a call, which is repeated after a conflict or a throttle."""
-    waits = iter(WAITS)
-    while True:
-        try:
-            return call()
-        except ClientError as error:
-            wait = next(waits, None)
-            if error.response["Error"]["Code"] not in _REPEATED or wait is None:
-                raise
-        time.sleep(wait)
 
 
 def names_of(chosen: Sequence[Chosen]) -> str:

@@ -16,7 +16,7 @@ from slotkeeper.slots.request_table import MAX_LEAVES, Leaving
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.bulk import Chosen, Outcome, RequestChange, names_of, repeated
+from slotkeeper_cli.bulk import Chosen, Outcome, RequestChange, names_of
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, local_time
@@ -88,11 +88,10 @@ class Cancelling(RequestChange):
             NotFound: there is no such request or process.
             CommandRefused: several requests have an id.
         """
-        known, malformed = self._account.processes()
-        for text in repair_texts(malformed):
+        known = self._account.by_name()
+        for text in repair_texts(one for one in known.values() if isinstance(one, MalformedProcess)):
             self._context.out.note(f"Warning: whether its requests have slots is not known: {text}")
-        processes = {one.name: one for one in known}
-        if only and only not in (*processes, *(error.process for error in malformed)):
+        if only and only not in known:
             raise self._control.not_found(only)
         finder = RequestFinder(self._control)
         for given in dict.fromkeys(ids):
@@ -100,17 +99,17 @@ class Cancelling(RequestChange):
             if one is None:
                 unread = " in what could be read" if finder.search.not_read else ""
                 raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")
-            self._choose(one, processes.get(one.process), stop)
+            self._choose(one, known.get(one.process), stop)
 
-    def _choose(self, one: FoundRequest, process: Process | None, stop: bool) -> None:
+    def _choose(self, one: FoundRequest, process: Process | MalformedProcess | None, stop: bool) -> None:
         row = one.last
         chosen = Chosen(one.process, row.execution, one.request_id)
-        has_slot = process is not None and row.execution in process.holders
+        has_slot = isinstance(process, Process) and row.execution in process.holders
         if row.state == "QUEUED" and not has_slot:
             self.chosen.append(chosen)
         elif row.state not in ("QUEUED", "STARTED"):
             self.left.append((chosen, self._ended(row.state)))
-        elif process is None:
+        elif not isinstance(process, Process):
             self.left.append((chosen, "the item of its process could not be read"))
         else:
             run = read_run(self._context.stack, self._control, process, row)
@@ -137,7 +136,7 @@ class Cancelling(RequestChange):
         """Cancel some requests, in one transaction."""
         why = f"cancelled by {self._context.stack.caller}"
         leavings = [Leaving(one.execution, "CANCELLED", "Cancelled", why) for one in part]
-        left = repeated(lambda: self._control.requests.leave(process, leavings, time.time()))
+        left = self._control.requests.leave(process, leavings, time.time())
         ended = {each.execution for each in left}
         yield from ((one, "") for one in part if one.execution in ended)
         rest = [one for one in part if one.execution not in ended]

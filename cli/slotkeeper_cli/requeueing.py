@@ -9,10 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
 
 from slotkeeper.slots.doorbell import Bell
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.returns import MAX_REDRIVES, NotRequeued, Requeued
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
@@ -24,13 +23,11 @@ from slotkeeper_cli.bulk import (
     RequestChange,
     check_process,
     names_of,
-    repeated,
 )
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.formatting import count, iso, local_time
 from slotkeeper_cli.parallel import THREADS
 from slotkeeper_cli.requests import REDRIVABLE, WITHOUT_CONTENT, is_discarded, state_of
-from slotkeeper_cli.slot_control import name_of
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 NOT_PUBLISHED = "its end is not published yet: try again in a minute"
@@ -111,8 +108,7 @@ class Redriving(RowChange):
     ) -> None:
         self._start_before = start_before
         self._deadlines: dict[str, Deadline] = {}
-        processes: Sequence[Process | MalformedProcess] = [one for of in account.processes() for one in of]
-        self._processes = {name_of(one): one for one in processes}
+        self._processes = account.by_name()
         super().__init__(context, account, rows)
         self._order = {one.execution: at for at, one in enumerate(self.chosen)}
 
@@ -147,7 +143,7 @@ class Redriving(RowChange):
             by_deadline.setdefault(self._deadlines[one.execution], []).append(one)
         for deadline, ones in by_deadline.items():
             names = [one.execution for one in ones]
-            outcomes = repeated(partial(self._control.requeues.redrive, process, names, now, deadline))
+            outcomes = self._control.requeues.redrive(process, names, now, deadline)
             for one in ones:
                 match outcomes[one.execution]:
                     case Requeued(execution=again):
@@ -203,5 +199,5 @@ class Discarding(RowChange):
     def act_on(self, process: str, part: Sequence[Chosen]) -> Iterator[Outcome]:
         """Discard some failures, each by one write."""
         for one in part:
-            is_done = repeated(partial(self._control.requeues.discard, process, one.execution))
+            is_done = self._control.requeues.discard(process, one.execution)
             yield one, "" if is_done else "it has changed meanwhile"

@@ -15,17 +15,20 @@ from uuid import uuid4
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from slotkeeper.next_step import next_step
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.intake import digest_of
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, InvalidRequest, Request, parse_request
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
-from slotkeeper_cli.errors import CommandError, failure_text
-from slotkeeper_cli.formatting import local_time, one_line
+from slotkeeper_cli.account import Account
+from slotkeeper_cli.errors import CommandError, NotFound, failure_text
+from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.requests import failure_of, hide_tokens, message_of, state_of
 from slotkeeper_cli.row_search import RowSearch
+from slotkeeper_cli.slot_control import add_command, no_process, repair_texts
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import target_text
 
@@ -184,27 +187,52 @@ def _checked(body: str) -> Request:
     return request
 
 
-def refuse_wrong_kind(known: Mapping[str, Process], requests: Iterable[Request]) -> None:
-    """Refuse arguments for a state machine, an input for a Glue job, and any request for a process without a target.
+def check_processes(account: Account, lines: Sequence[Submitted], *, force: bool) -> Iterator[str]:
+    """Check the processes of requests; yield a warning for each that keeps its requests from starting.
 
     Args:
-        known: the processes that exist, by name.
+        force: permit processes that do not exist.
 
     Raises:
-        InvalidRequests: the text names each of these requests.
+        NotFound: a process does not exist.
+        InvalidRequests: a request does not fit the target of its process, or its process is for leases only.
     """
-    errors = []
-    for one in requests:
-        target = known[one.process].target if one.process in known else ""
-        if target == NO_TARGET:
-            errors.append(f"{one.request_id}: process {one.process} is for leases only, it runs no requests")
-        elif kind_of(target) is STATE_MACHINE and one.arguments:
-            errors.append(f"{one.request_id}: {target_text(target)} takes an input (--input), not arguments")
-        elif target and kind_of(target) is GLUE_JOB and one.input is not None:
-            errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")
-    if errors:
-        text = "requests do not fit the target of their process."
-        raise InvalidRequests(text, *errors, "Nothing was sent.")
+    known = account.by_name()
+    wanted: dict[str, list[Request]] = {}
+    for one in lines:
+        wanted.setdefault(one.request.process, []).append(one.request)
+    if (unknown := sorted(wanted.keys() - known.keys())) and not force:
+        raise NotFound(
+            " ".join(no_process(each, known) for each in unknown)
+            + f" The processes are: {', '.join(sorted(known)) or 'none'}. Its requests would be rejected: add it "
+            f"first, with {add_command(unknown[0])}, or give --force. Nothing was sent."
+        )
+    found = {name: process for name in sorted(wanted) if isinstance(process := known.get(name), Process)}
+    if errors := [text for name, of in found.items() for one in wanted[name] if (text := _misfit(one, of.target))]:
+        raise InvalidRequests("requests do not fit the target of their process.", *errors, "Nothing was sent.")
+    for text in repair_texts(item for name in wanted if isinstance(item := known.get(name), MalformedProcess)):
+        yield f"its requests wait until it is repaired: {text}"
+    for name, process in found.items():
+        if process.paused:
+            yield f"process {name} is paused. Resume it with: {next_step('process resume', name)}"
+        weights = [one.weight or process.default_weight for one in wanted[name]]
+        if blocked := [weight for weight in weights if weight > process.slot_limit]:
+            yield (
+                f"{count(len(blocked), 'request')} of {name} above the limit {process.slot_limit} (largest weight: "
+                f"{max(blocked)}). Such a request waits until the limit is raised: "
+                f"{next_step('process set-limit', name, max(blocked))}"
+            )
+
+
+def _misfit(one: Request, target: str) -> str:
+    """Why the target of its process does not run a request; empty if it does."""
+    if target == NO_TARGET:
+        return f"{one.request_id}: process {one.process} is for leases only, it runs no requests"
+    if kind_of(target) is STATE_MACHINE and one.arguments:
+        return f"{one.request_id}: {target_text(target)} takes an input (--input), not arguments"
+    if kind_of(target) is GLUE_JOB and one.input is not None:
+        return f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input"
+    return ""
 
 
 def send_all(stack: StackConnection, given: Sequence[Submitted], note: Callable[[str], None]) -> Iterator[Submitted]:

@@ -172,7 +172,7 @@ NOT_CALLED = {
     "sqs:SendMessage": "process (list|pause)|failed discard",
     "ssm:GetParameter": "status|process (?!repair).+|request list",
     "states:DescribeExecution": "request (submit|list)|failed .+|what-if",
-    "states:ListExecutions": "request cancel",
+    "states:ListExecutions": "request (cancel|submit|list)|failed .+",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -12,7 +11,6 @@ from rich.console import Console
 
 from slotkeeper.next_step import next_step
 from slotkeeper.settings import MAX_WEIGHT
-from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
@@ -23,8 +21,7 @@ from slotkeeper_cli.formatting import count, duration, local_time, one_line, sec
 from slotkeeper_cli.periods import START_BEFORE, start_time
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.row_search import RowSearch
-from slotkeeper_cli.slot_control import add_command, no_process, repair_texts
-from slotkeeper_cli.submission import Submitted, read_lines, read_options, refuse_wrong_kind, send_all, with_rows
+from slotkeeper_cli.submission import Submitted, check_processes, read_lines, read_options, send_all, with_rows
 
 # Seconds between two polls of the requests that have not ended.
 _POLL_SECONDS = 1.0
@@ -109,7 +106,8 @@ def submit(
         lines = [Submitted(1, read_options(str(process), argument or [], given_input, given))]
     account = Account(context.stack)
     rows = account.control.row_search
-    _check_processes(context, account, lines, force)
+    for warning in check_processes(account, lines, force=force):
+        context.out.note(f"Warning: {warning}")
     lines = _sent_before(rows, lines, named=file is not None)
     to_send = [one for one in lines if one.row is None]
     if to_send:
@@ -147,40 +145,6 @@ def _from_file(file: TextIO) -> list[Submitted]:
     if not lines:
         raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
     return lines
-
-
-def _check_processes(context: CommandContext, account: Account, lines: Sequence[Submitted], force: bool) -> None:
-    processes, malformed = account.processes()
-    known, unread = {one.name: one for one in processes}, {one.process: one for one in malformed}
-    wanted = sorted({one.request.process for one in lines})
-    for text in repair_texts(unread[name] for name in wanted if name in unread):
-        context.out.note(f"Warning: its requests wait until it is repaired: {text}")
-    names = sorted([*known, *unread])
-    if (unknown := [name for name in wanted if name not in names]) and not force:
-        raise NotFound(
-            " ".join(no_process(each, names) for each in unknown)
-            + f" The processes are: {', '.join(names) or 'none'}. "
-            f"Its requests would be rejected: add it first, with {add_command(unknown[0])}, or give --force. "
-            "Nothing was sent."
-        )
-    refuse_wrong_kind(known, [one.request for one in lines])
-    for name in wanted:
-        if name in known:
-            _warn(context, known[name], [one for one in lines if one.request.process == name])
-
-
-def _warn(context: CommandContext, process: Process, lines: Sequence[Submitted]) -> None:
-    """Warn of what keeps requests of a process from starting until an operator changes it."""
-    if process.paused:
-        resume = next_step("process resume", process.name)
-        context.out.note(f"Warning: process {process.name} is paused. Resume it with: {resume}")
-    weights = [one.request.weight or process.default_weight for one in lines]
-    if blocked := [weight for weight in weights if weight > process.slot_limit]:
-        context.out.note(
-            f"Warning: {count(len(blocked), 'request')} of {process.name} above the limit {process.slot_limit} "
-            f"(largest weight: {max(blocked)}). Such a request waits until the limit is raised: "
-            f"{next_step('process set-limit', process.name, max(blocked))}"
-        )
 
 
 def _sent_before(rows: RowSearch, lines: list[Submitted], *, named: bool) -> list[Submitted]:
@@ -243,30 +207,26 @@ def _wait(context: CommandContext, rows: RowSearch, given: list[Submitted], time
 
 
 def _raise_for_outcome(followed: list[Submitted], wait: bool, timeout: float) -> None:
-    number = count(len(followed), "request")
-    texts = [f"{len(of)} of {number} {what}" for what, of in _failures(followed) if of]
-    if wait and (left := sum(not one.has_ended for one in followed)):
-        texts.append(
-            f"{left} of {number} had not ended after {duration(timeout)}. Show the state of each with: "
-            "slotkeeper explain"
-        )
+    """Raise CommandFailed if a request has ended without success, or with --wait not ended."""
+    states: dict[str, list[Submitted]] = {}
+    for one in followed:
+        states.setdefault("other" if one.is_other else one.state, []).append(one)
+    failed = states.get(RequestState.FAILED, [])
+    ids = [one.request.request_id for one in failed[:MAX_NAMED]]
+    step = next_step("failed redrive", *ids, process=failed[0].request.process) if failed else ""
+    never = [each for each in (RequestState.CANCELLED, RequestState.REJECTED) if each in states]
+    reasons = {
+        f"failed. Queue them again with: {step}": len(failed),
+        "had not started when start_before passed": len(states.get(RequestState.TOO_LATE, ())),
+        f"did not run ({', '.join(never)})": sum(len(states[each]) for each in never),
+        "did not run, since another request has used the id": len(states.get("other", ())),
+        f"had not ended after {duration(timeout)}. Show the state of each with: slotkeeper explain": sum(
+            wait and not one.has_ended for one in followed
+        ),
+    }
+    texts = [f"{number} of {count(len(followed), 'request')} {why}" for why, number in reasons.items() if number]
     if texts:
         raise CommandFailed(*texts)
-
-
-def _failures(followed: list[Submitted]) -> Iterator[tuple[str, list[Submitted]]]:
-    """The requests that have ended without success, by what the operator can do. A skipped one has not failed."""
-    own = [one for one in followed if one.has_ended and not one.is_other]
-    failed = [one for one in own if one.state == RequestState.FAILED]
-    if failed:
-        ids = [one.request.request_id for one in failed[:MAX_NAMED]]
-        step = next_step("failed redrive", *ids, process=failed[0].request.process)
-        yield f"failed. Queue them again with: {step}", failed
-    late = "had not started when start_before passed"
-    yield late, [one for one in own if one.state == RequestState.TOO_LATE]
-    never = [one for one in own if one.state in (RequestState.CANCELLED, RequestState.REJECTED)]
-    yield f"did not run ({', '.join(sorted({one.state for one in never}))})", never
-    yield "did not run, since another request has used the id", [one for one in followed if one.is_other]
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
