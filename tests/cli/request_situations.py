@@ -154,7 +154,9 @@ def _succeeded_when_redriven(operator: Operator) -> Names:
 
 
 def _failed_when_redriven(operator: Operator) -> Names:
+    """Another request was skipped, which is no failure."""
     names = _redriven(operator)
+    operator.leave(operator.wait("s"), "SKIPPED", "Skipped", "busy")
     operator.start(names["again"])
     return {"again": fail_held(operator, names["again"])}
 
@@ -313,7 +315,17 @@ _FAILED = {
         ),
         (f"failed redrive late {LATE} --yes", 0, "redriven: late (sample) as"),
     ),
-    **_answers(_failed_and_one_succeeded, ("failed list", 0, "30 s ago  1 of 2 that ended in 24 h failed")),
+    **_answers(
+        _failed_and_one_succeeded,
+        ("failed list", 0, "30 s ago  1 of 2 that ended in 24 h failed"),
+        (
+            "failed list --since 2h",
+            0,
+            "1 of 2 that ended failed\n",
+            "1 failure in 1 group since 2026-09-21 12:14:20 UTC.",
+        ),
+        ("failed list", 0, "1 failure, 2 d 23 h ago\n", {"at": NOW + 3 * 86400, "never": ("that ended",)}),
+    ),
     **_answers(partial(_long_cause, 400), ("failed list", 0, "Error in line: x", "...", "x : no such file\n")),
     **_answers(
         partial(_long_cause, 3000),
@@ -359,7 +371,11 @@ _FAILED = {
             "left: a: its start_before has passed: give a later one",
         ),
     ),
-    **_answers(_failed_when_redriven, ("failed show a", 0, "execution: {again}", {"shows": {"request.attempt": 2}})),
+    **_answers(
+        _failed_when_redriven,
+        ("failed show a", 0, "execution: {again}", {"shows": {"request.attempt": 2}}),
+        ("failed list", 0, "1 failure, 30 s ago  2 of 2 that ended in 24 h failed"),
+    ),
     **_answers(
         _failed_of_a_paused_process,
         ("failed redrive a", 6, "Warning: sample is paused, so its requests wait. Queue 1 failed request (a) again, "),

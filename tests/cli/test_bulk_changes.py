@@ -330,7 +330,7 @@ def test_a_list_that_is_cut_states_it_and_changes_what_was_read(
     assert [*operator.states().values()].count("REDRIVEN") == 10
 
 
-def test_a_content_that_must_not_be_read_is_named_and_the_rest_shown(operator: Operator) -> None:
+def test_a_content_or_a_history_that_must_not_be_read_is_named_and_the_rest_shown(operator: Operator) -> None:
     fail(operator)
     denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
     asks = lambda asked: denied if asked.get("ProjectionExpression") == "body" else None  # noqa: E731
@@ -340,6 +340,9 @@ def test_a_content_that_must_not_be_read_is_named_and_the_rest_shown(operator: O
     assert "reason: the job failed" in ended.stdout
     assert "body:" not in ended.stdout
     assert "Not read: content: GetItem failed with AccessDeniedException" in ended.stdout
+    with StubbedCalls("dynamodb", {"Query": lambda asked: denied if asked.get("IndexName") == "ended" else None}):
+        listed = operator.run("failed", "list")
+    assert "Glue.Failed: the job failed\n1 failure in 1 group.\nNot read: RequestTable, index ended: " in listed.stdout
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ def test_more_than_the_limit_and_what_ended_before_the_newest_page_are_stated(
     monkeypatch.setattr(RequestRows, "history", lambda *asked, **more: replace(history(*asked, **more), is_cut=True))
     shown = operator.run(*LIST, "--state", "failed").stdout
     assert "Not read: RequestTable: what ended before the last 1: give --since" in shown
+    fail(operator, "failed")
+    assert "1 of the last 2 that ended in 24 h failed" in operator.run("failed", "list").stdout
 
 
 def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
