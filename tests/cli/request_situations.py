@@ -23,11 +23,14 @@ def _answers(state: State, *rows: tuple[Any, ...]) -> dict[str, Situation]:
     found = {}
     for question, exit_code, *says in rows:
         more = says.pop() if says and isinstance(says[-1], dict) else {}
-        name = getattr(state, "__name__", "").strip("_") or " ".join(map(str, getattr(state, "args", ())))
-        found[f"{name.replace('_', ' ')}: {question}"] = Situation(
-            state, question, tuple(says), exit_code=exit_code, **more
-        )
+        found[f"{_name_of(state)}: {question}"] = Situation(state, question, tuple(says), exit_code=exit_code, **more)
     return found
+
+
+def _name_of(state: Any) -> str:
+    """The name of a function; of a partial one also what is given to it."""
+    given = " ".join(_name_of(each) for each in getattr(state, "args", ()))
+    return given or str(getattr(state, "__name__", state)).strip("_").replace("_", " ")
 
 
 # States ---------------------------------------------------------------------------------------------------------------

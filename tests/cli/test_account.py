@@ -101,7 +101,7 @@ def test_a_reading_is_kept_for_its_seconds(clock: _Clock, operator: Operator) ->
     assert (reader.kept(("key",), lambda: 3), reader.read_at(("key",))) == (3, 1006.0)
     clock.now += 60
     reader.kept(("other",), lambda: 4)
-    assert reader.read_at(("key",)) == clock.now  # it is not kept for ever
+    assert reader.read_at(("key",)) == clock.now  # it is not kept forever
 
 
 def test_of_many_executions_the_running_ones_are_listed_and_some_others_described(
