@@ -9,15 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.chatbot.token import ITEM_NAME, timing
-from slotkeeper.token import MalformedToken, Timing, TokenStatus, TokenTable
+from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.token import Timing, TokenStatus
 from slotkeeper.token.timing import is_young
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import duration, iso, local_time
+from slotkeeper_cli.formatting import duration, local_time
 from slotkeeper_cli.output import table
 from slotkeeper_cli.stack_connection import StackConnection, resources
+from slotkeeper_cli.token_state import has_refresher, token_as_dict, token_status, token_table, token_timing
 
 app = typer.Typer(help="Show or invalidate the shared API token.", no_args_is_help=True)
 
@@ -31,8 +32,8 @@ def show() -> None:
     The state is its generation, age, lock and refusal.
     """
     context = current_context()
-    shown, now = _read_token(_table(context.stack)), time.time()
-    data = _as_dict(context.stack, shown, now)
+    shown, now = token_status(token_table(context.stack)), time.time()
+    data = token_as_dict(context.stack, shown, now)
     context.out.result(data, lambda console: _render(console, data, shown, now))
 
 
@@ -52,8 +53,8 @@ def invalidate(
     immediately.
     """
     context = current_context()
-    tokens, limits = _table(context.stack), _timing(context.stack)
-    shown, now = _read_token(tokens), time.time()
+    tokens, limits = token_table(context.stack), token_timing(context.stack)
+    shown, now = token_status(tokens), time.time()
     drops = _is_to_drop(shown, generation, clear_refusal, limits, now)
     lifts = clear_refusal and shown.refused_until is not None
     if not drops and not lifts:
@@ -102,63 +103,15 @@ def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool,
     return True
 
 
-def read_token(stack: StackConnection) -> dict[str, Any]:
-    """The state of the token as JSON shows it."""
-    return _as_dict(stack, _read_token(_table(stack)), time.time())
-
-
-def _read_token(tokens: TokenTable) -> TokenStatus:
-    try:
-        return tokens.status(ITEM_NAME)
-    except MalformedToken as error:
-        raise CommandFailed(
-            f"{error}: the item was edited manually. Delete it; the next message to the chatbot creates it again"
-        ) from None
-
-
-def _table(stack: StackConnection) -> TokenTable:
-    return TokenTable(stack.client("dynamodb"), stack.outputs["TokenTableName"])
-
-
-def _timing(stack: StackConnection) -> Timing:
-    return timing(float(stack.parameters.get("TokenMinRefreshSeconds") or 5))
-
-
-def _has_refresher(stack: StackConnection) -> bool:
-    return bool(stack.parameters.get("TokenRefreshSchedule"))
-
-
 def _invoke_refresher(stack: StackConnection) -> bool:
     """Invoke the refreshing function, if the stack has one; whether it has."""
-    if not _has_refresher(stack):
+    if not has_refresher(stack):
         return False
     names = [one.name for one in resources(stack) if one.logical_id == _REFRESHER]
     if not names:
         raise CommandFailed(f"the stack has TokenRefreshSchedule but no {_REFRESHER}: deploy the stack again")
     stack.client("lambda").invoke(FunctionName=names[0], InvocationType="Event", Payload=json.dumps({}))
     return True
-
-
-def _as_dict(stack: StackConnection, shown: TokenStatus, now: float) -> dict[str, Any]:
-    limits = _timing(stack)
-    lock, refused = None, None
-    if shown.lock_expires is not None:
-        # All locks of this stack have the same lease.
-        since = shown.lock_expires - limits.lease
-        lock = {"since": iso(since), "expires": iso(shown.lock_expires), "expired": now >= shown.lock_expires}
-    if shown.refused_until is not None:
-        binds = 0 < shown.refused_until - now <= limits.longest_refusal
-        refused = {"until": iso(shown.refused_until), "reason": shown.refused_reason, "over": not binds}
-    return {
-        "token_name": ITEM_NAME,
-        "generation": shown.generation,
-        "stored": shown.has_token,
-        "stored_at": iso(shown.stored_at) if shown.generation else None,
-        "age_seconds": int(now - shown.stored_at) if shown.generation else None,
-        "lock": lock,
-        "refused": refused,
-        "refreshed_by": "schedule" if _has_refresher(stack) else "the container that needs it",
-    }
 
 
 def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: float) -> None:
