@@ -1,10 +1,10 @@
-"""`slotkeeper web`: what its pages read, with how many calls, and what they show of it."""
+"""`slotkeeper web`: what its pages read, with how many calls, what they show of much, and what they may run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,25 +12,15 @@ from botocore.client import BaseClient
 
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.next_step import next_step
-from slotkeeper_cli import account
-from slotkeeper_cli.errors import NeedsYes, NotFound
-from slotkeeper_cli.stack_connection import StackConnection, StackResource
-from slotkeeper_cli.web import reading
-from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
-from slotkeeper_cli.web.failure_pages import _failure_row
-from slotkeeper_cli.web.reading import HISTORY_KEPT, LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
-from slotkeeper_cli.web.timeline import spark
+from slotkeeper_cli.errors import CommandRefused, NeedsYes, NotFound
+from slotkeeper_cli.formatting import local_time
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.web import pages
+from slotkeeper_cli.web.actions import READ_ONLY, Actions, Offer, Outcome, reads
+from slotkeeper_cli.web.frame import PAGE_ROWS, View
+from slotkeeper_cli.web.reading import PageReadings, badges
 from tests.cli.account_contents import fail
-from tests.cli.operator_account import NOW, Operator
-from tests.support.module_time import replace_time
-
-
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of the readings, to be changed by a test."""
-    clock = [NOW]
-    replace_time(monkeypatch, reading, time=lambda: clock[0])
-    return clock
+from tests.cli.operator_account import NOW, Operator, stack_of
 
 
 @pytest.fixture
@@ -48,104 +38,72 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def reader(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> StackReader:
-    # The account of these tests has no CloudFormation resources.
-    monkeypatch.setattr(account, "resources", lambda _: [StackResource("Alarm", "alarm", "AWS::CloudWatch::Alarm")])
-    return StackReader(StackConnection("slotkeeper"))
+def readings(operator: Operator, a_minute_later: None) -> Iterator[PageReadings]:
+    with stack_of(("SomeAlarm", "some-alarm", "AWS::CloudWatch::Alarm")):
+        yield PageReadings(StackConnection("slotkeeper"))
 
 
-def test_an_overview_needs_the_calls_that_the_module_states(
-    operator: Operator, reader: StackReader, calls: list[str], now: list[float]
+def _view(writes: bool = True, **query: str) -> View:
+    return View(writes, "page", query, str)
+
+
+def _queue(readings: PageReadings, **query: str) -> Mapping[str, Any]:
+    return pages._queue(readings.process("sample").read(), _view(**query))
+
+
+def _overview(data: Mapping[str, Any], **query: str) -> Mapping[str, Any]:
+    return pages._overview(data, _view(**query), lambda _: {})
+
+
+# ------------------------------------------------------------------------------------------------------------- readings
+
+
+def test_a_refresh_of_the_first_page_needs_few_calls_and_one_for_each_process(
+    operator: Operator, readings: PageReadings, calls: list[str]
 ) -> None:
-    reader.overview()
-    calls.clear()
+    def refreshed() -> dict[str, int]:
+        readings.account.forget()
+        calls.clear()
+        readings.overview().read()
+        return {name: calls.count(name) for name in calls}
+
+    readings.overview().read()
+    before = refreshed()
     for number in range(50):
         operator.processes.create(f"process-{number}", 5, "job")
-    operator.hold("a")
-    calls.clear()
-    now[0] += REFRESH
-    shown = reader.overview().data
-    assert len(shown.processes) == 51
-    assert shown.not_read == []
-    counted = {name: calls.count(name) for name in dict.fromkeys(calls)}
-    assert counted == {"Scan": 2, "Query": 51, "GetQueueAttributes": 7, "DescribeAlarms": 1}
-
-
-def test_a_process_has_its_queue_in_order_with_positions_and_reasons(
-    operator: Operator, reader: StackReader, now: list[float]
-) -> None:
-    operator.hold("running")
-    operator.wait("second")
-    operator.wait("heavy", weight=9)
-    operator.wait("first", priority="high")
-    now[0] += 60
-    shown = reader.process("sample").data["requests"]
-    assert [(each["request_id"], each["position"], each["age_seconds"]) for each in shown] == [
-        ("first", 1, 59),
-        ("second", 2, 59),
-        ("heavy", None, 59),
-    ]
-    assert [each["because"].partition(";")[0] for each in shown] == [
-        "1 of 1 slot in use",
-        "behind first, which is next",
-        "blocked: weight 9 above the limit 1",
-    ]
-    queue = reader.overview().data.waiting["sample"]
-    assert queue.number == "3"
-
-
-def test_pages_that_are_open_at_the_same_time_share_a_reading(
-    reader: StackReader, calls: list[str], now: list[float]
-) -> None:
-    first = reader.overview()
-    calls.clear()
-    assert reader.overview() is first
-    assert calls == []
-    now[0] += REFRESH
-    assert reader.overview() is not first
-    reader.forget()  # after an action
-    calls.clear()
-    reader.overview()
-    assert "Scan" in calls
-
-
-def test_what_no_page_shows_any_more_is_not_kept(reader: StackReader, now: list[float]) -> None:
-    reader.request("a", None)
-    reader.overview()
-    assert len(reader._kept) == 2
-    now[0] += HISTORY_KEPT + 1
-    reader.overview()
-    assert [*reader._kept] == [("overview",)]
+    after = refreshed()
+    assert {name: after[name] - before[name] for name in after if after[name] != before.get(name)} == {"Query": 50}
+    assert sum(before.values()) <= 40, before
 
 
 def test_a_refresh_of_a_process_does_not_grow_with_what_has_ended(
-    operator: Operator, reader: StackReader, calls: list[str], now: list[float]
+    operator: Operator, readings: PageReadings, calls: list[str]
 ) -> None:
+    def refreshed() -> list[str]:
+        readings.account.forget()
+        calls.clear()
+        readings.process("sample").read()
+        return sorted(calls)
+
     operator.hold("running")
-    reader.process("sample")
-    calls.clear()
-    now[0] += REFRESH
-    reader.process("sample")
-    before = sorted(calls)
-    for number in range(20):
+    readings.process("sample").read()
+    before = refreshed()
+    for number in range(30):
         operator.stepfunctions.stop_execution(
             executionArn=operator.stepfunctions.start_execution(
                 stateMachineArn=operator.outputs["WorkflowArn"], name=f"ended-{number}", input="{}"
             )["executionArn"]
         )
-    calls.clear()
-    now[0] += REFRESH
-    reader.process("sample")
-    assert sorted(calls) == before
+    assert refreshed() == before
 
 
-def test_a_process_that_does_not_exist_is_named(reader: StackReader) -> None:
+def test_a_process_that_does_not_exist_is_named(readings: PageReadings) -> None:
     with pytest.raises(NotFound, match="there is no process 'other'"):
-        reader.process("other")
+        readings.process("other").read()
 
 
 def test_what_could_not_be_read_is_named_and_the_rest_is_shown(
-    reader: StackReader, monkeypatch: pytest.MonkeyPatch
+    readings: PageReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = BaseClient._make_api_call
 
@@ -155,88 +113,164 @@ def test_what_could_not_be_read_is_named_and_the_rest_is_shown(
         raise client.exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", denied)
-    shown = reader.overview().data
-    assert [each.partition(":")[0] for each in shown.not_read] == ["alarms"]
-    assert shown.processes
+    shown = _overview(readings.overview().read())
+    assert "alarms" in [each["source"] for each in shown["not_read"]]
+    assert shown["all"] == 1
 
 
-def test_equal_failures_are_one_row_whose_group_the_commands_take(
-    operator: Operator, reader: StackReader, calls: list[str]
-) -> None:
-    for request_id in "ab":
-        fail(operator, request_id, "no such key")
-    calls.clear()
-    groups, not_read = reader.failures().data
-    assert ([len(each.rows) for each in groups], not_read, calls) == ([2], [], ["Scan"])
-    shown = _failure_row(groups[0])
-    assert (shown["code"], shown["reason"], shown["requests"]) == ("Glue.Failed", "no such key", 2)
-    assert shown["href"] == f"request?id={shown['newest']}&process=sample"
-    ended = operator.run("--yes", *next_step("failed redrive", shown["group"]).arguments)
-    assert "2 requests redriven, 0 left." in ended.stdout, ended.stderr
-    reader.forget()
-    assert reader.failures().data == ([], [])
-
-
-def test_the_page_of_the_token_never_has_the_token(operator: Operator, reader: StackReader) -> None:
+def test_the_page_of_the_token_never_has_the_token(operator: Operator, readings: PageReadings) -> None:
     item = {"token_name": {"S": ITEM_NAME}, "access_token": {"S": "the-secret"}}
     item |= {name: {"N": str(value)} for name, value in (("generation", 3), ("stored_at", NOW))}
     operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
-    shown = reader.token().data
+    shown = readings.token().read()
     assert shown["generation"] == 3
     assert "the-secret" not in json.dumps(shown)
 
 
-# ---------------------------------------------------------------------------------------------------------- timelines
+def test_a_button_of_a_cause_redrives_all_of_its_failures(operator: Operator, readings: PageReadings) -> None:
+    for request_id in "ab":
+        fail(operator, request_id, "no such key")
+    fail(operator, "c", "another cause")
+    view = _view(q="no such")
+    (group,) = pages._failures(readings.failures(86400.0).read(), view, period="24h")["paged"]["rows"]
+    step = view.offers.by_key[group["redrive"]].step
+    ended = operator.run("--yes", *step.arguments)
+    assert "2 requests redriven, 0 left." in ended.stdout, ended.stderr
 
 
-def test_where_no_page_was_open_a_timeline_has_a_gap() -> None:
-    timeline = Timeline()
-    timeline.add(NOW, 1, 3)
-    timeline.add(NOW + REFRESH, 1, 3)
-    timeline.add(NOW + REFRESH + LONGEST_GAP + 1, 2, 3)
-    assert timeline.until_now() == [
-        Seen(NOW, 1, 3),
-        Seen(NOW + REFRESH),
-        Seen(NOW + REFRESH + LONGEST_GAP + 1, 2, 3),
-        Seen(NOW + REFRESH + LONGEST_GAP + 1, 2, 3),
+# ----------------------------------------------------------------------------------------------------- what is shown of
+
+
+def test_processes_in_trouble_come_first_then_busy_ones_and_idle_ones_are_folded(
+    operator: Operator, readings: PageReadings
+) -> None:
+    for name in ("busy", "idle", "stopped", "paused"):
+        operator.processes.create(name, 2, "job")
+    operator.hold("a", "busy")
+    operator.processes.set_limit("stopped", 0)
+    operator.wait("b", "stopped")
+    operator.processes.pause("paused")
+    shown = _overview(readings.overview().read())
+    assert [(each["name"], each["state"]) for each in shown["paged"]["rows"]] == [
+        ("stopped", "no slots"),
+        ("busy", "running"),
+        ("paused", "paused"),
+    ]
+    assert [each["name"] for each in shown["idle"]] == ["idle", "sample"]
+    assert badges(readings.overview().read())["Processes"] == len(shown["attention"])
+
+
+def test_a_thousand_processes_are_found_by_name_in_pages(readings: PageReadings) -> None:
+    data = dict(readings.overview().read())
+    (one,) = data["processes"]
+    data["processes"] = [{**one, "name": f"process-{number:04}", "slots_in_use": 1} for number in range(1000)]
+    shown = _overview(data, page="20")
+    assert (len(shown["paged"]["rows"]), shown["paged"]["first"], shown["paged"]["all"]) == (PAGE_ROWS, 951, 1000)
+    found = _overview(data, q="SS-0999", page="7")
+    assert [each["name"] for each in found["paged"]["rows"]] == ["process-0999"]
+
+
+def test_of_ten_thousand_queued_requests_a_page_is_shown_and_the_number_is_right(
+    operator: Operator, readings: PageReadings
+) -> None:
+    operator.hold("running")
+    operator.wait("first", priority="high")
+    data = dict(readings.process("sample").read())
+    (one,) = data["requests"]
+    data["requests"] = [{**one, "execution": f"e-{n}", "request_id": f"r-{n}", "position": n} for n in range(10_000)]
+    data["queued"] = 10_000
+    shown = pages._queue(data, _view(page="200"))
+    assert (shown["queued"], len(shown["paged"]["rows"]), shown["paged"]["last"]) == ("10,000", PAGE_ROWS, 10_000)
+    assert pages._queue({**data, "is_cut": True}, _view())["queued"] == "more than 10,000"
+
+
+def test_the_queue_has_each_request_with_position_and_reason(operator: Operator, readings: PageReadings) -> None:
+    operator.hold("running")
+    operator.wait("second")
+    operator.wait("heavy", weight=9)
+    operator.wait("first", priority="high")
+    shown = _queue(readings)["paged"]["rows"]
+    assert [(each["request_id"], each["position"], each["because"].partition(";")[0]) for each in shown] == [
+        ("first", 1, "1 of 1 slot in use"),
+        ("second", 2, "behind first, which is next"),
+        ("heavy", None, "blocked: weight 9 above the limit 1"),
     ]
 
 
-def test_a_row_shows_the_last_minutes_as_a_line_and_in_words() -> None:
-    timeline = Timeline()
-    assert spark(timeline, NOW) == {"recent": "", "recent_text": "not seen yet"}
-    for at, in_use in ((0, 2), (20, 2), (40, 0), (60, 0)):
-        timeline.add(NOW + at, in_use, 2)
-    shown = spark(timeline, NOW + 60)
-    assert shown["recent"] == "M112.0 1.0L117.3 1.0L117.3 19.0L120.0 19.0"
-    assert shown["recent_text"] == "between 0 and 2 as seen in the last 15 minutes"
+def test_a_time_in_a_text_of_a_command_is_shown_in_the_zone_of_the_page() -> None:
+    shown = _view().timed(f"It <failed> at {local_time(NOW)}, and since 2026-09-21T14:13:20Z.")
+    assert shown.startswith("It &lt;failed&gt; at <time datetime=")
+    assert shown.count('datetime="2026-09-21T14:13:20.000000Z"') == 2
 
 
-# ------------------------------------------------------------------------------------------------------------ actions
+def test_a_page_of_the_address_is_not_trusted() -> None:
+    for given in ("0", "-3", "x", "9" * 40, "²"):
+        assert _view(page=given).page_of(range(10))["page"] == 1
+    assert _view(page="99").page_of(range(60))["page"] == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- actions
+
+
+def _offer(view: View, key: str) -> Offer:
+    return view.offers.by_key[key]
+
+
+@pytest.mark.parametrize("given", [{}, {"limit": ["-1"]}, {"limit": ["1.5"]}, {"limit": ["--all"]}, {"limit": [""]}])
+def test_a_limit_that_is_no_number_is_no_command(
+    operator: Operator, readings: PageReadings, given: dict[str, list[str]]
+) -> None:
+    view = _view()
+    step = _offer(view, pages._process(readings.process("sample").read(), view)["set_limit"]).step
+    assert isinstance(step, Callable)
+    with pytest.raises(CommandRefused, match="whole number"):
+        step(given)
+
+
+def test_only_the_requests_of_the_page_can_be_cancelled_together(operator: Operator, readings: PageReadings) -> None:
+    operator.hold("running")
+    execution, view = operator.wait("queued"), _view()
+    step = _offer(view, pages._queue(readings.process("sample").read(), view)["cancel"]).step
+    assert step({"execution": [execution, "of another page"]}).arguments == (
+        *("request", "cancel", execution, "--process", "sample"),
+    )
+
+
+def test_pause_or_resume_is_offered_as_the_process_is(operator: Operator, readings: PageReadings) -> None:
+    for wanted in ("pause", "resume"):
+        view = _view()
+        offer = _offer(view, pages._process(readings.process("sample").read(), view)["pause"])
+        assert offer.step == next_step(f"process {wanted}", "sample")
+        operator.processes.pause("sample")
+        readings.account.forget()
+
+
+def test_a_read_only_console_offers_the_commands_that_change_nothing() -> None:
+    view = _view(writes=False)
+    for step in (next_step("explain", "a"), next_step("failed show", "a"), next_step("retry breaker show", "mail")):
+        assert reads(step)
+        assert view.runs(step)
+    for step in (next_step("process pause", "list"), next_step("request cancel", "show", process="x")):
+        assert not reads(step)
+        assert view.runs(step) is None
 
 
 def test_a_command_s_question_is_found_in_what_it_prints(operator: Operator) -> None:
-    operator.hold("a")
-    ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop")
-    assert Outcome(ended.exit_code, ended.stderr).question.startswith("Stop")
-    assert Outcome(3, f"slotkeeper: no holder named '{NeedsYes.why}'. Nothing was changed.").question == ""
-
-
-def test_a_sender_s_text_does_not_cut_a_question(operator: Operator) -> None:
-    request_id = f"a {NeedsYes.why}"
+    request_id = f"a {NeedsYes.why}"  # a sender's text does not cut it
     operator.hold(request_id)
     ended = operator.run("request", "cancel", request_id, "--process", "sample", "--stop")
     question = Outcome(ended.exit_code, ended.stderr.strip()).question
     assert question.startswith(f"Stop {request_id}, running since")
     assert question.endswith("?")
+    assert Outcome(3, f"slotkeeper: no holder named '{NeedsYes.why}'. Nothing was changed.").question == ""
 
 
 def test_the_shown_command_names_the_stack(operator: Operator) -> None:
-    actions = Actions(StackConnection("other", profile="night"), False, lambda: None)
-    assert actions.shown(next_step("process pause", "a b")).startswith(
-        "slotkeeper --stack other --profile night --region "
-    )
-    assert actions.shown(next_step("process pause", "a b")).endswith("process pause 'a b'")
+    actions = Actions(StackConnection("other", profile="night"), False)
+    shown = actions.whole(next_step("process pause", "a b"))
+    assert shown.startswith("slotkeeper --stack other --profile night --region ")
+    assert shown.endswith("process pause 'a b'")
+    assert actions.whole("aws lambda list-functions") == "aws lambda list-functions"
 
 
 def test_a_process_of_the_address_is_no_option_of_a_command(operator: Operator) -> None:
@@ -246,7 +280,7 @@ def test_a_process_of_the_address_is_no_option_of_a_command(operator: Operator) 
 
 
 def test_without_write_no_command_runs(operator: Operator) -> None:
-    actions = Actions(StackConnection("slotkeeper"), False, lambda: None)
+    actions = Actions(StackConnection("slotkeeper"), False)
     refused = asyncio.run(actions.run(next_step("process pause", "sample"), confirmed=True))
     assert refused == Outcome(3, READ_ONLY)
     assert not operator.process().paused

@@ -5,20 +5,36 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 from nicegui import ui
 
 from slotkeeper.next_step import NextStep
-from slotkeeper.printable import printable
-from slotkeeper_cli.errors import NeedsYes
+from slotkeeper_cli.errors import CommandRefused, NeedsYes
+from slotkeeper_cli.look.pages import render
 from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection
 
 READ_ONLY = (
-    "This console is read-only. Nothing was changed. Start it with slotkeeper web --write, or run the command below in "
-    "a terminal."
+    "This console is read-only. Nothing was changed. Start it with slotkeeper web --write, or run the command in a "
+    "terminal."
 )
+WITHDRAWN = "The page does not offer this any more: what it showed has changed. Nothing was changed."
+# The commands that change nothing.
+_READS = (
+    *(("audit",), ("doctor",), ("explain",), ("status",), ("what-if",), ("failed", "list"), ("failed", "show")),
+    *(("dlq", "list"), ("dlq", "show"), ("request", "list"), ("retry", "list"), ("retry", "show")),
+    *(("retry", "breaker", "show"), ("token", "show")),
+)
+# The fields of a form, as the browser sends them.
+type Fields = Mapping[str, Sequence[str]]
+
+
+def reads(step: NextStep) -> bool:
+    """Whether a command changes nothing."""
+    return any(step.arguments[: len(each)] == each for each in _READS)
 
 
 @dataclass(frozen=True)
@@ -30,26 +46,60 @@ class Outcome:
 
     @property
     def question(self) -> str:
-        """The question that the command asks before it changes something; empty if it asks none."""
-        # By the exit code, since a sender can choose texts that the command prints.
-        asks = self.code == NeedsYes.exit_code
-        return self.text.removeprefix("slotkeeper: ").removesuffix(NeedsYes.why).strip() if asks else ""
+        """The question that the command asks before it changes something, after its warnings; empty if it asks none."""
+        # By the exit code, since a sender can choose texts that the command prints. They have no line breaks.
+        if self.code != NeedsYes.exit_code:
+            return ""
+        lines = self.text.removesuffix(NeedsYes.why).strip().splitlines()
+        return "\n".join(each.removeprefix("slotkeeper: ") for each in lines)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a button of a page does.
+
+    Args:
+        title: of its dialog.
+        step: the command, or what makes it of the fields of the button's form; it raises CommandRefused.
+        only_reads: whether it changes nothing: then it runs without a question, also in a read-only console.
+    """
+
+    title: str
+    step: NextStep | Callable[[Fields], NextStep]
+    only_reads: bool = False
+
+
+@dataclass
+class Offers:
+    """What the server itself has put into one part of a page: nothing else of what a browser sends is run."""
+
+    by_key: dict[str, Offer] = field(default_factory=dict)
+
+    def add(self, offer: Offer, name: str = "") -> str:
+        """The key that the button carries. It stays the same while the page is rendered again and again."""
+        arguments = offer.step.arguments if isinstance(offer.step, NextStep) else (name,)
+        key = sha256("\0".join((offer.title, *arguments)).encode(errors="replace")).hexdigest()[:16]
+        self.by_key[key] = offer
+        return key
 
 
 class Actions:
     """Runs commands on the console's stack.
 
     Args:
-        writes: whether they may change something. Without, each action is refused here, also if a page offers it.
-        changed: called after each command.
+        writes: whether they may change something. Without, each change is refused here, also if a page offers it.
+
+    Attributes:
+        changed: called after each command that may have changed something.
     """
 
-    def __init__(self, stack: StackConnection, writes: bool, changed: Callable[[], None]) -> None:
-        self._stack, self.writes, self._changed = stack, writes, changed
+    def __init__(self, stack: StackConnection, writes: bool) -> None:
+        self._stack, self.writes = stack, writes
+        self.changed: Callable[[], None] = lambda: None
 
-    def shown(self, step: NextStep) -> str:
-        """The command as an operator would type it."""
-        return NextStep([*self._options, *step.arguments])
+    def whole(self, step: str) -> str:
+        """The command as an operator would type it. Any other text, as of the AWS CLI, stays as it is."""
+        return NextStep([*self._options, *step.arguments]) if isinstance(step, NextStep) else step
 
     @property
     def _options(self) -> list[str]:
@@ -63,11 +113,12 @@ class Actions:
         """Run a command; a question of it is answered by yes only if it is confirmed."""
         if not self.writes:
             return Outcome(3, READ_ONLY)
-        outcome = await self._run([*["--yes"] * confirmed, *step.arguments])
-        self._changed()
+        outcome = await self.execute([*["--yes"] * confirmed, *step.arguments])
+        self.changed()
         return outcome
 
-    async def _run(self, arguments: Iterable[str]) -> Outcome:
+    async def execute(self, arguments: Iterable[str]) -> Outcome:
+        """Run a command in a process of its own."""
         local = {LOCAL_FILE: str(self._stack.local_file)} if self._stack.local_file else {}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "slotkeeper_cli", *self._options, *arguments),
@@ -79,54 +130,67 @@ class Actions:
         printed, _ = await process.communicate()
         return Outcome(process.returncode or 0, printed.decode(errors="replace").strip())
 
-    def button(self, name: str, command: Callable[[], NextStep], icon: str) -> ui.button:
-        """A button that shows a command, and runs it if the operator says so."""
-        return ui.button(name, icon=icon, on_click=lambda: self.ask(name, command())).props("outline dense no-caps")
-
-    def look(self, name: str, command: Callable[[], NextStep]) -> ui.button:
-        """A button that shows what a command prints which changes nothing."""
-
-        async def show() -> None:
-            step = command()
-            with _dialog() as dialog, ui.card().classes("max-w-full"):
-                ui.label(self.shown(step)).classes("font-bold")
-                printed = ui.label("Reading ...").props('role="status"').classes("font-mono whitespace-pre-wrap")
-                ui.button("Close", on_click=dialog.close).props("flat no-caps")
-            printed.set_text(printable((await self._run(step.arguments)).text, keep="\n"))
-
-        return ui.button(name, icon="search", on_click=show).props("outline dense no-caps")
-
-    def ask(self, name: str, step: NextStep) -> None:
-        """Show a command in a dialog; run it there, and show what it printed."""
-
-        async def start(*, confirmed: bool) -> None:
-            go.disable()
-            outcome = await self.run(step, confirmed=confirmed)
-            if outcome.question and not confirmed:
-                said.set_text(printable(outcome.question, keep="\n"))
-                go.set_text("Yes")
-                go.enable()
-                state["confirmed"] = True
-                return
-            said.set_text(printable(outcome.text, keep="\n"))
-            said.classes("text-negative" if outcome.code else "text-positive")
-            go.delete()
-            close.set_text("Close")
-
-        state = {"confirmed": False}
-        with _dialog() as dialog, ui.card().classes("max-w-full"):
-            ui.label(name).props('role="heading" aria-level="2"').classes("text-lg font-bold")
-            said = ui.label("" if self.writes else READ_ONLY).props('role="status"').classes("whitespace-pre-wrap")
-            ui.code(self.shown(step), language="bash").classes("w-full")
-            with ui.row():
-                close = ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
-                go = ui.button("Run", on_click=lambda: start(confirmed=state["confirmed"])).props("no-caps")
-                go.set_enabled(self.writes)
+    async def ask(self, offer: Offer | None, fields: Fields) -> None:
+        """Open a dialog that shows a command and what it changes, and runs it if the operator says so."""
+        try:
+            if offer is None:
+                raise CommandRefused(WITHDRAWN)
+            step = offer.step if isinstance(offer.step, NextStep) else offer.step(fields)
+        except CommandRefused as refused:
+            Dialog(self, "Not possible", None).show(outcome=Outcome(3, " ".join(refused.sentences)))
+            return
+        dialog = Dialog(self, offer.title, step)
+        if offer.only_reads:
+            dialog.show(reads=True)
+            dialog.show(outcome=await self.execute(step.arguments), reads=True)
+        elif not self.writes:
+            dialog.show(outcome=Outcome(3, READ_ONLY))
+        else:
+            dialog.show(asks=True)
 
 
-def _dialog() -> ui.dialog:
-    """An open dialog. It belongs to the page, since a refresh may remove the button that opened it."""
-    with ui.context.client.content:
-        dialog = ui.dialog(value=True)
-    dialog.on_value_change(lambda event: None if event.value else dialog.delete())
-    return dialog
+class Dialog:
+    """A dialog about one command. It belongs to the page, since a refresh may remove the button that opened it."""
+
+    def __init__(self, actions: Actions, title: str, step: NextStep | None) -> None:
+        self._actions, self._step = actions, step
+        self._shown: dict[str, Any] = {"title": title, "command": step and actions.whole(step)}
+        self._confirmed = self._asks = False
+        with ui.context.client.content:
+            self._dialog = ui.dialog(value=True).props('aria-labelledby="dialog-title"')
+        self._dialog.on_value_change(lambda event: None if event.value else self._close())
+        with self._dialog, ui.element().classes("dialog"):
+            self._content = ui.html(sanitize=False)
+        # Only the two buttons of the dialog's own template have this attribute.
+        self._content.on(
+            "click",
+            lambda event: self._pressed(event.args),
+            js_handler="event => { const button = event.target.closest('[data-press]'); "
+            "if (button) emit(button.dataset.press) }",
+        )
+
+    def show(self, *, question: str = "", outcome: Outcome | None = None, asks: bool = False, **state: bool) -> None:
+        """Show what the dialog is about, and the buttons for the next answer."""
+        self._asks = asks
+        state = {"reads": False, "runs": False} | state
+        shown = {**self._shown, **state, "question": question, "outcome": outcome, "asks": asks}
+        self._content.set_content(render("dialog.html", **shown))
+
+    def _close(self) -> None:
+        self._dialog.delete()
+        # A refresh may have replaced the button that opened it: the new one has its id.
+        ui.run_javascript("document.getElementById(window.pressed)?.focus()")
+
+    async def _pressed(self, button: str) -> None:
+        if button == "close" or self._step is None:
+            self._dialog.close()
+            return
+        if not self._asks:
+            return  # a second click
+        self.show(runs=True)
+        outcome = await self._actions.run(self._step, confirmed=self._confirmed)
+        if outcome.question and not self._confirmed:
+            self._confirmed = True
+            self.show(question=outcome.question, asks=True)
+        else:
+            self.show(outcome=outcome)

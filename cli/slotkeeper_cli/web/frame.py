@@ -1,181 +1,283 @@
-"""What every page has: the navigation, the time of what it shows, and how it stays up to date."""
+"""What every page has: the frame around its parts, which are rendered from templates and refreshed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import run, ui
+from markupsafe import Markup
+from nicegui import background_tasks, ui
+from starlette.requests import Request
 
+from slotkeeper.next_step import NextStep
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandError, failure_text, is_failure
-from slotkeeper_cli.formatting import local_time
-from slotkeeper_cli.web.reading import REFRESH, Snapshot, StackReader
+from slotkeeper_cli.formatting import iso, local_time, seconds
+from slotkeeper_cli.look.pages import render, script, style, when
+from slotkeeper_cli.requests import hide_tokens
+from slotkeeper_cli.web.actions import Actions, Offer, Offers, reads
+from slotkeeper_cli.web.shared import Reading, SharedReadings, Snapshot
 
+PAGE_ROWS = 50  # of a long table
+# A time of formatting.local_time, or of JSON.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]{1,5}\b|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 _SECTIONS = {
     "Processes": "./",
     "Failures": "failures",
+    "Dead letters": "dead-letters",
+    "Alarms": "alarms",
+    "Doctor": "doctor",
     "Retries": "retries",
     "Token": "token",
-    "Alarms": "alarms",
 }
-# A link in a cell goes to the row's `href`. Vue shows every value as text.
-_LINK = """<q-td :props="props"><a v-if="props.row.href" :href="props.row.href">{{ props.value }}</a>
-<template v-else>{{ props.value }}</template></q-td>"""
-_BLUE = "#1e4fa3"  # white on it has a contrast of 7.8:1
-_STYLE = """
-body { --nicegui-default-padding: 1rem; overflow-wrap: anywhere }
-a { text-decoration: underline; color: #1e4fa3 }
-.body--dark a { color: #93c5fd }
-.q-header a { color: inherit }
-.q-table td { white-space: normal; overflow-wrap: anywhere; min-width: 6rem }
-.body--dark .q-btn--outline, .body--dark .q-btn--flat { color: #93c5fd !important }
-"""
+# Of the numbers in the navigation.
+_MEANINGS = {"Processes": "need attention", "Failures": "in 24 hours", "Alarms": "ringing"}
+# A click on a button that carries a key sends the key and the fields of its form.
+_ON_CLICK = """event => {
+  const button = event.target.closest('[data-run]')
+  if (!button || button.disabled) return
+  event.preventDefault()
+  window.pressed = button.id
+  const fields = {}
+  if (button.form) for (const [name, value] of new FormData(button.form)) (fields[name] ??= []).push(value)
+  emit(button.dataset.run, fields)
+}"""
 
 
-def process_address(name: str) -> str:
-    """The address of a process's page, relative as all addresses of pages."""
-    return f"process/{quote(name, safe='')}"
+def process_address(name: str, **query: object) -> str:
+    """The address of a process's page, relative to the folder of the console."""
+    return _address(f"process/{quote(name, safe='')}", query)
+
+
+def history_address(name: str) -> str:
+    """The address of a process's history."""
+    return f"history/{quote(name, safe='')}"
 
 
 def request_address(request_id: str, process: str = "") -> str:
     """The address of a request's page."""
-    query = {"id": request_id} | ({"process": process} if process else {})
-    return f"request?{urlencode(query)}"
+    return _address("request", {"id": request_id, "process": process})
 
 
-class Frame:
-    """The frame of one page, and the refreshes of its content.
-
-    `with Frame(...)` puts what follows into the page's main part.
-    """
-
-    def __init__(self, reader: StackReader, title: str, writes: bool) -> None:
-        ui.page_title(f"{printable(title)} - {reader.stack.name} - Slotkeeper")
-        # Addresses of pages are relative to the folder of the console's entrance, which no other program knows.
-        ui.add_head_html(f'<base href="{ui.context.client.request.scope["root_path"]}/">')
-        ui.add_css(_STYLE)
-        ui.colors(primary=_BLUE)
-        with ui.header().classes("items-center gap-4 py-2 wrap"):
-            ui.label("Slotkeeper").classes("text-lg font-bold")
-            with ui.element("nav").props('aria-label="Pages"').classes("flex gap-4"):
-                for name, address in _SECTIONS.items():
-                    ui.link(name, address).props('aria-current="page"' if name == title else "")
-            ui.space()
-            with ui.element("form").props('action="request" role="search"').classes("flex gap-2 items-center"):
-                ui.input(placeholder="Find a request by id").props(
-                    'name="id" aria-label="Id of a request" dense dark standout'
-                )
-            where = f"{reader.stack.name} in {reader.stack.region}" + " (local)" * reader.stack.is_local
-            ui.label(where + ("" if writes else ", read-only"))
-        ui.label(printable(title)).props('role="heading" aria-level="1"').classes("text-2xl font-bold")
-        self._read_at = ui.label("Reading ...").props('role="status"').classes("text-sm opacity-70")
-        self._content = ui.column().classes("w-full gap-4")
-
-    def __enter__(self) -> Self:
-        self._content.__enter__()
-        return self
-
-    def __exit__(self, *of_error: object) -> None:
-        self._content.__exit__(*of_error)
-
-    def follow[Data](
-        self, read: Callable[[], Snapshot[Data]], show: Callable[[Data], None], every: float | None = REFRESH
-    ) -> None:
-        """Show what `read` returns, once the browser has the page, and then every some seconds.
-
-        A failed read is stated, and what was shown stays under its own time.
-
-        Args:
-            show: receives the data. It changes the page's elements, so that focus, filter and scrolling stay.
-            every: None for a page that is read again only when the operator asks.
-        """
-
-        async def refresh() -> None:
-            try:
-                reading = await run.io_bound(read)
-            except Exception as error:
-                if not is_failure(error):
-                    raise
-                why = " ".join(error.sentences) if isinstance(error, CommandError) else failure_text(error)
-                before = self._read_at.text.removesuffix(".").partition(". NOT READ: ")[0]
-                self._read_at.set_text(printable(f"{before}. NOT READ: {why}"))
-                self._read_at.classes("text-negative")
-                return
-            if reading is None:
-                return  # the console is being ended
-            with self._content:
-                show(reading.data)
-            self._read_at.set_text(f"Read at {local_time(reading.at)}")
-            self._read_at.classes(remove="text-negative")
-
-        if every is None:
-            with self._content:
-                ui.button("Read again", icon="refresh", on_click=refresh).props("outline dense no-caps")
-        ui.timer(every or 0, refresh, once=every is None)
+def _address(path: str, query: Mapping[str, object]) -> str:
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
-def data_table(title: str, columns: Mapping[str, str], key: str, *, link: str = "") -> ui.table:
-    """A table with a filter. Quasar's table is one of rows and headers to a screen reader, and sorts by its headers.
+@dataclass
+class View:
+    """What a template may use beyond its data.
 
     Args:
-        columns: the headings by the field of a row. A heading that begins with `>` is aligned right.
-        key: the field that identifies a row.
-        link: the column whose cells link to the row's `href`.
+        writes: whether buttons change something.
+        query: the parameters of the page's address.
+        whole: a command with the options of this stack, as it is copied.
     """
-    made = ui.table(
-        title=title,
-        columns=[
-            {
-                "name": name,
-                "label": heading.removeprefix(">"),
-                "field": name,
-                "align": "right" if heading.startswith(">") else "left",
-                "sortable": True,
-            }
-            for name, heading in columns.items()
-        ],
-        rows=[],
-        row_key=key,
-        pagination=25,
-    )
-    made.classes("w-full").props("flat bordered dense")
-    with made.add_slot("top-right"):
-        ui.input(placeholder="Filter").props(f'dense clearable aria-label="Filter {title}"').bind_value(made, "filter")
-    if link:
-        made.add_slot(f"body-cell-{link}", _LINK)
-    return made
+
+    writes: bool
+    path: str
+    query: Mapping[str, str]
+    whole: Callable[[str], str]
+    offers: Offers = field(default_factory=Offers)
+
+    process = staticmethod(process_address)
+    request = staticmethod(request_address)
+
+    def timed(self, text: str) -> Markup:
+        """A text of a command, in which each time is one that the page shows in its zone."""
+        parts = _TIME.split(text)
+        return Markup("").join(
+            when(_moment(each), exact=True) if number % 2 else printable(hide_tokens(each))
+            for number, each in enumerate(parts)
+        )
+
+    def about(self, text: str, process: str | None) -> Markup:
+        """A text in which the name of a process leads to its page."""
+        before, name, after = text.partition(process) if process else (text, "", "")
+        link = Markup('<a href="{}">{}</a>').format(process_address(name), name) if name else Markup("")
+        return self.timed(before) + link + self.timed(after)
+
+    def here(self, **query: object) -> str:
+        """The address of this page with other parameters; empty ones are left out, and a filter leads to page 1."""
+        return _address(self.path, {**self.query, "page": "", **query})
+
+    def offer(self, title: str, step: NextStep | Callable[..., NextStep], **more: Any) -> str:
+        """The key of a button that runs a command."""
+        return self.offers.add(Offer(title, step, **more), self.path)
+
+    def runs(self, command: str) -> dict[str, str] | None:
+        """The button that runs a command of an answer. None if something of it is to be filled in, or if it changes
+        something and this console does not."""
+        if not isinstance(command, NextStep) or not command.is_complete:
+            return None
+        only_reads = reads(command)
+        if not only_reads and not self.writes:
+            return None
+        key = self.offer(" ".join(command.arguments[:2]).capitalize(), command, only_reads=only_reads)
+        return {"key": key, "label": "Show" if only_reads else "Run"}
+
+    def page_of[Row](self, rows: Sequence[Row]) -> dict[str, Any]:
+        """The rows of the page that the address names, and where the others are."""
+        pages = max(1, -(-len(rows) // PAGE_ROWS))
+        given = self.query.get("page", "")
+        page = min(max(1, int(given) if given.isdecimal() and len(given) < 9 else 1), pages)
+        first = (page - 1) * PAGE_ROWS
+        shown = rows[first : first + PAGE_ROWS]
+        return {
+            "rows": shown,
+            "page": page,
+            "pages": pages,
+            "first": first + 1,
+            "last": first + len(shown),
+            "all": len(rows),
+        }
 
 
-def set_rows(table: ui.table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replace the rows of a table, if they changed. Control characters of what a sender wrote are escaped."""
-    shown = [
-        {name: printable(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
-    ]
-    if table.rows != shown:
-        table.rows = shown
+@dataclass(frozen=True)
+class Part:
+    """A part of a page: a reading, and the template that shows it.
+
+    Args:
+        shape: makes the variables of the template of what was read and the page's view.
+    """
+
+    template: str
+    reading: Reading
+    shape: Callable[[Mapping[str, Any], View], Mapping[str, Any]] = lambda data, _: data
 
 
-class Texts(ui.column):
-    """Content that is replaced only if it changed, so that focus and what a screen reader has read stay."""
+class Console:
+    """What all pages share.
 
-    def __init__(self, classes: str = "") -> None:
-        super().__init__()
-        self.classes("gap-1")
-        self._each, self._shown = classes, list[str]()
+    Args:
+        badges: of what the numbers in the navigation are made.
+        numbers: makes them, by the title of the page.
+    """
 
-    def replace(self, content: Sequence[str]) -> bool:
-        """Remove what is shown if the new content differs; whether it does."""
-        if changed := self._shown != [*content]:
-            self._shown = [*content]
-            self.clear()
-        return changed
+    def __init__(
+        self,
+        where: str,
+        actions: Actions,
+        readings: SharedReadings,
+        badges: Reading,
+        numbers: Callable[[Mapping[str, Any]], Mapping[str, int]],
+    ) -> None:
+        self.where, self.actions, self.readings = where, actions, readings
+        self._badges, self._numbers = badges, numbers
+        self._open: dict[str, list[Callable[[], Awaitable[None]]]] = {}
 
-    def show(self, texts: Iterable[str]) -> None:
-        """Show a line for each text."""
-        shown = [*texts]
-        if self.replace(shown):
-            with self:
-                for each in shown:
-                    ui.label(printable(each)).classes(self._each)
+    def read_again(self) -> None:
+        """Read again what any open page shows, since an action may have changed it."""
+        self.readings.forget()
+        for each in [refresh for of in self._open.values() for refresh in of]:
+            background_tasks.create(each())
+
+    def page(
+        self, title: str, request: Request, parts: Sequence[Part], section: str = "", *, also: str = "title.html"
+    ) -> None:
+        """Make a page of parts, below a template that shows the title."""
+        root = request.scope["root_path"]
+        path = quote(request.scope["path"].removeprefix(root).removeprefix("/")) or "./"
+        ui.page_title(f"{printable(title)} - {self.where} - Slotkeeper")
+        # Addresses of pages are relative to the folder of the console's entrance, which no other program knows.
+        ui.add_head_html(f'<base href="{root}/"><style>{style()}{_style()}</style>')
+        ui.add_body_html(f"<script>{script()}</script>")
+        query = {name: value for name, value in request.query_params.items() if name != "token"}
+        frame = {
+            "title": title,
+            "sections": _SECTIONS,
+            "meanings": _MEANINGS,
+            "section": section or title,
+            "where": self.where,
+        }
+        frame["here"] = _address(path, query)
+        ui.query("body").classes("look console")
+        with ui.header(elevated=False).classes("console-header"):
+            header = ui.html(sanitize=False)
+
+        def show_header(badges: Mapping[str, Any]) -> None:
+            header.set_content(render("header.html", badges=badges, writes=self.actions.writes, **frame))
+
+        show_header({})
+        self._follow(self._badges, lambda _at, data, _error: show_header(self._numbers(data)) if data else None)
+        ui.html(render(also, **frame), sanitize=False)
+        errors = [""] * len(parts)
+        for number, part in enumerate(parts):
+            self._show(part, View(self.actions.writes, path, query, self.actions.whole), errors, number)
+
+    def _show(self, part: Part, view: View, errors: list[str], number: int) -> None:
+        """Show the part of a number. `errors`: of all parts of the page, of which equal ones are shown once."""
+        content = ui.html(sanitize=False).classes("part")
+        state = ui.html(sanitize=False).classes("part-state")
+
+        def show(at: str | None, data: Mapping[str, Any] | None, error: str) -> None:
+            if data is not None:
+                view.offers = Offers()
+                content.set_content(render(part.template, **part.shape(data, view), view=view))
+            errors[number] = error
+            state_of = {"at": at, "error": error, "is_new": error not in errors[:number]}
+            state.set_content(render("state.html", **state_of, repeats=part.reading.every is not None))
+
+        content.on("click", lambda event: self.actions.ask(*_offered(view, event.args)), js_handler=_ON_CLICK)
+        show(None, None, "")
+        again = self._follow(part.reading, show)
+        state.on("click", again, js_handler="event => { if (event.target.closest('button')) emit() }")
+
+    def _follow(
+        self, reading: Reading, show: Callable[[str | None, Mapping[str, Any] | None, str], object]
+    ) -> Callable[[], Awaitable[None]]:
+        """Show a reading now and after each refresh; returns what reads it again. A failed reading is stated."""
+        latest: list[Snapshot] = []
+
+        async def refresh(*, again: bool = False) -> None:
+            try:
+                snapshot = await self.readings.read(reading, again=again)
+            except Exception as error:  # else a page would wait forever
+                why = f"an error of the console: {error!r}"
+                if isinstance(error, CommandError):
+                    why = " ".join(error.sentences)
+                elif is_failure(error):
+                    why = failure_text(error)
+                show(iso(latest[-1].at) if latest else None, None, why)
+                return
+            latest[:] = [snapshot]
+            show(iso(snapshot.at), snapshot.data, "")
+
+        if known := self.readings.known(reading):
+            latest[:] = [known]
+            show(iso(known.at), known.data, "")
+        every = reading.every
+        ui.timer(every or 0, refresh, once=every is None)
+        client = ui.context.client
+        if client.id not in self._open:
+            client.on_delete(lambda: self._open.pop(client.id, None))
+        self._open.setdefault(client.id, []).append(refresh)
+        return lambda: refresh(again=True)
+
+
+@cache
+def _style() -> str:
+    return (Path(__file__).parent / "templates" / "console.css").read_text(encoding="utf-8")
+
+
+def _moment(text: str) -> float:
+    """A time of _TIME in seconds since the epoch. Of the hour that a zone has twice, the name of the zone decides."""
+    if text.endswith("Z") and "T" in text:
+        return seconds(text)
+    shown = datetime.strptime(text[:19], "%Y-%m-%d %H:%M:%S")  # in the zone of this machine
+    moments = [shown.replace(fold=fold).timestamp() for fold in (0, 1)]
+    return next((each for each in moments if local_time(each) == text), moments[0])
+
+
+def _offered(view: View, sent: Any) -> tuple[Offer | None, dict[str, list[str]]]:
+    """What a browser has asked for. It may send anything."""
+    key, given = sent if isinstance(sent, list) and len(sent) == 2 else ("", {})
+    fields = given if isinstance(given, dict) else {}
+    texts = {name: [str(each) for each in values] for name, values in fields.items() if isinstance(values, list)}
+    return view.offers.by_key.get(str(key)), texts

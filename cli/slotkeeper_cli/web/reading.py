@@ -1,252 +1,203 @@
-"""What the pages show, read once for all open pages: each reading is kept for some seconds, and says when it was made.
-
-The calls of a refresh depend on what exists now, never on the length of the history:
-
-    overview     Scan of SlotTable (a call per MB), a page of each process's queue, Scan of DownstreamTable, a call per
-                 queue, DescribeAlarms per 100 alarms
-    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest
-                 work; and the process's queue
-    request      that of `slotkeeper explain`
-    retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
-    token        one GetItem
-
-    failures     a call per MB of the index of failures
-
-Dead letters and the audit are read only when an operator asks for them: reading a dead-letter queue hides its messages
-from others, and an audit makes many calls.
-"""
+"""What each page reads: the dicts of the commands, as `--json` prints them, and few facts beyond."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
+from slotkeeper_cli.attention import CHECKS, attention
 from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.audit_page import history_timeline
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
-from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
-from slotkeeper_cli.explanation import explain
-from slotkeeper_cli.failures import FailureGroup, Failures, Filters, grouped
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.process_queue import ProcessQueue, read_queue
-from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, all_queue_attributes, message_counts
+from slotkeeper_cli.doctor.alarm_checks import first_step
+from slotkeeper_cli.doctor.health_checks import examine
+from slotkeeper_cli.explanation import explain, queue_of
+from slotkeeper_cli.failures import Failures, Filters, grouped
+from slotkeeper_cli.look.timeline import Timeline, spark_svg, timeline_of_rows, timeline_svg
+from slotkeeper_cli.retries import DownstreamControl, details
+from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.status import status
+from slotkeeper_cli.token_state import read_token
 from slotkeeper_cli.unread import Search
+from slotkeeper_cli.web.shared import REFRESH, Data, Reading
 
-# Seconds between two refreshes of a page, and for which a reading serves every page.
-REFRESH = 5.0
-# Seconds for which a history is kept, the longest of all.
-HISTORY_KEPT = 60.0
-# Seconds between two readings of a process after which the time between them is shown as not seen.
-LONGEST_GAP = 6 * REFRESH
-# Points of a process's slots that are kept: an hour, if each refresh brings a change.
-KEPT = 720
+DAY, HOUR = 86400.0, 3600.0
 MAX_DEAD_LETTERS = 1000
-MAX_QUEUED = 500  # requests of a queue that a page shows
+# Seconds between two readings of what changes seldom, or needs many calls.
+_SELDOM, _TIMELINE, _KEEPS_HISTORY = 15.0, 30.0, 60.0
 
 
-@dataclass(frozen=True)
-class Snapshot[Data]:
-    """Data, and when it was read, in seconds since the epoch."""
-
-    data: Data
-    at: float
-
-
-@dataclass(frozen=True)
-class Overview:
-    """Every process, and what is out of order. What could not be read is in `not_read`, as texts."""
-
-    processes: list[Process]
-    malformed: list[MalformedProcess]
-    waiting: dict[str, ProcessQueue]
-    queues: dict[str, dict[str, int]]
-    alarms: list[dict[str, Any]]
-    downstreams: dict[str, Any]
-    not_read: list[str]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The slots in use and the limit that a reading saw; None: no page was open from then on."""
-
-    at: float
-    in_use: int | None = None
-    limit: int | None = None
-
-
-@dataclass
-class Timeline:
-    """The slots in use of a process as they were seen since the console was started: instants at which they changed."""
-
-    points: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT))
-    last_at: float = 0.0
-
-    def add(self, at: float, in_use: int, limit: int) -> None:
-        """Note the slots in use and the limit. What happened between two readings that are far apart is not known."""
-        if self.points and at - self.last_at > LONGEST_GAP:
-            self.points.append(Seen(self.last_at))
-        self.last_at = at
-        if not self.points or (self.points[-1].in_use, self.points[-1].limit) != (in_use, limit):
-            self.points.append(Seen(at, in_use, limit))
-
-    def until_now(self) -> list[Seen]:
-        """The points, and the last one again at the time of the last reading."""
-        return [*self.points, replace(self.points[-1], at=self.last_at)] if self.points else []
-
-
-class StackReader:
-    """Reads a stack for the pages. Each method returns what was read at most REFRESH seconds ago, or reads it.
-
-    Errors of AWS pass through; the page states them, and keeps what it has under its own time.
-    """
+class PageReadings:
+    """The readings of a stack's pages. Errors of AWS pass through: a page states them, and keeps what it has."""
 
     def __init__(self, stack: StackConnection) -> None:
-        self.stack = stack
-        self._control = SlotControl(stack)
-        self._account = Account(stack, keeps=0)
-        self._kept: dict[tuple[Any, ...], Snapshot[Any]] = {}
-        self._locks: dict[tuple[Any, ...], threading.Lock] = {}
-        self._lock = threading.Lock()
-        self.timelines: dict[str, Timeline] = {}
+        self._stack = stack
+        # The shared readings decide how often something is read; the account shares what several of them need.
+        self.account = Account(stack, keeps=REFRESH * 0.9)
 
-    def forget(self) -> None:
-        """Read everything again, since an action may have changed it."""
-        self._kept.clear()
+    def overview(self) -> Reading:
+        """Every process with its queue, what needs attention, and the numbers of the navigation."""
+        return Reading(("overview",), self._overview)
 
-    def _reading[Data](self, key: tuple[Any, ...], read: Callable[[], Data], keep: float = REFRESH) -> Snapshot[Data]:
-        """The kept reading of this key if it is young enough. Pages that ask at the same time share one reading."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            kept = self._kept.get(key)
-            # A little less, so that a page's own timer, which is not exact, always brings a new reading.
-            if kept is None or time.time() - kept.at > keep * 0.9:
-                at = time.time()
-                kept = self._kept[key] = Snapshot(read(), at)
-                # A console may be open for days, and a history is large.
-                for other, old in [*self._kept.items()]:
-                    if at - old.at > HISTORY_KEPT:
-                        self._kept.pop(other, None)
-            return kept
+    def _overview(self) -> Data:
+        search, now = Search(), time.time()
+        data, needs = status(self.account), attention(self.account)
+        failures: list[RequestRow] = search.try_read("failures", lambda: self._failed(now - DAY, search), [])
+        alarms: list[dict[str, Any]] = search.try_read("alarms", self._alarms, [])
+        return {
+            **data,
+            "attention": needs["items"],
+            "malformed": [each.process for each in self.account.processes()[1]],
+            "failed": len(failures),
+            "ringing": sum(each["state"] == "ALARM" for each in alarms),
+            "not_read": [*data["not_read"], *needs["not_read"], *(each.as_dict() for each in search.not_read)],
+        }
 
-    def overview(self) -> Snapshot[Overview]:
-        """Every process, the queues, the alarms and the downstreams."""
-        return self._reading(("overview",), self._read_overview)
+    def _failed(self, since: float, search: Search) -> list[RequestRow]:
+        found = Failures(self.account, Filters(since=since))
+        rows = found.read()
+        search.not_read += found.search.not_read
+        return rows
 
-    def _read_overview(self) -> Overview:
-        search = Search()
-        processes, malformed = self._control.read_all()
-        now = time.time()
-        for each in processes:
-            self.timelines.setdefault(each.name, Timeline()).add(now, each.slots_in_use, each.slot_limit)
+    def process(self, name: str) -> Reading:
+        """A process as `slotkeeper status PROCESS --json` shows it, with its whole queue."""
+        return Reading(("process", name), lambda: self._process(name))
 
-        def waiting() -> dict[str, ProcessQueue]:
-            read = in_parallel(lambda one: read_queue(self._control.rows, one, now, max_pages=1), processes)
-            return {each.name: each for each in read}
+    def _process(self, name: str) -> Data:
+        data = status(self.account, name)
+        (shown,) = data["processes"]
+        queue = queue_of(self.account, name)
+        not_read = [*data["not_read"], *(each for each in queue["not_read"] if each not in data["not_read"])]
+        return {**data, **queue, "event_source": data["event_source"], "process": shown, "not_read": not_read}
 
-        queues: dict[str, dict[str, str]] = search.try_read("queues", lambda: all_queue_attributes(self.stack), {})
-        found: dict[str, ProcessQueue] = search.try_read("RequestTable", waiting, {})
-        alarms: list[dict[str, Any]] = search.try_read("alarms", self._account.alarms, [])
-        downstreams: dict[str, Any] = search.try_read("downstreams", lambda: read_downstreams(self.stack), {})
-        return Overview(
-            processes,
-            malformed,
-            found,
-            {queue: message_counts(attributes) for queue, attributes in queues.items()},
-            alarms,
-            downstreams,
-            [f"{each.source}: {each.why}" for each in search.not_read],
-        )
+    def timeline(self, name: str) -> Reading:
+        """The picture of a process's last hour, from the rows of its requests."""
 
-    def process(self, name: str) -> Snapshot[dict[str, Any]]:
-        """A process as `slotkeeper status PROCESS --json` shows it, with its queue as `requests`.
+        def read() -> Data:
+            search = Search()
+            svg = timeline_svg(self._hour(name, search))
+            return {"svg": svg, "not_read": [each.as_dict() for each in search.not_read]}
 
-        Raises NotFound, CommandFailed if malformed.
-        """
+        return Reading(("timeline", name), read, _TIMELINE, is_slow=True)
 
-        def read() -> dict[str, Any]:
-            data, now = status(Account(self.stack), name), time.time()
-            (shown,) = data["processes"]
-            self.timelines.setdefault(name, Timeline()).add(now, shown["slots_in_use"], shown["slot_limit"])
-            requests = read_queue(self._control.rows, self._control.process(name), now).requests
-            return data | {"requests": [each.as_dict(now) for each in requests[:MAX_QUEUED]]}
+    def spark(self, name: str) -> Reading:
+        """The small picture of a process's last hour."""
 
-        return self._reading(("process", name), read)
+        def read() -> Data:
+            of = self._hour(name, Search())
+            most = max((value for _, value in of.in_use), default=0)
+            label = f"at most {most:,} slots of {name} in use in the last hour"
+            return {"svg": spark_svg(of.in_use, of.since, of.until, label, of.limits[0][1])}
 
-    def request(self, request_id: str, process: str | None) -> Snapshot[dict[str, Any]]:
+        return Reading(("spark", name), read, _TIMELINE, is_slow=True)
+
+    def _hour(self, name: str, search: Search) -> Timeline:
+        now, process = time.time(), self.account.process(name)
+        rows = self.account.history(search, name, now - HOUR, now)
+        return timeline_of_rows(name, rows, now - HOUR, now, process.slot_limit, process.default_weight)
+
+    def history(self, name: str, hours: int) -> Reading:
+        """The checks, figures and picture of a process for the last hours."""
+
+        def read() -> Data:
+            now = time.time()
+            history = read_history(self.account, Window(now - hours * HOUR, now), name)
+            return {
+                "checks": [each.as_dict() for each in judge(history)],
+                "figures": figures(history).get(name),
+                "svg": timeline_svg(history_timeline(history, name)),
+                "not_read": [each.as_dict() for each in history.not_read],
+            }
+
+        return Reading(("history", name, hours), read, every=None, is_slow=True)
+
+    def request(self, request_id: str, process: str | None) -> Reading:
         """A request as `slotkeeper explain ID --json` shows it."""
-        return self._reading(
-            ("request", request_id, process), lambda: explain(Account(self.stack), request_id, process), 3 * REFRESH
-        )
+        key = ("request", request_id, process)
+        return Reading(key, lambda: explain(self.account, request_id, process), _SELDOM)
 
-    def failures(self) -> Snapshot[tuple[list[FailureGroup], list[str]]]:
-        """The failures as `slotkeeper failed list` groups them, and what could not be read."""
+    def failures(self, seconds: float) -> Reading:
+        """The failures of a period, as `slotkeeper failed list --json` groups them."""
 
-        def read() -> tuple[list[FailureGroup], list[str]]:
-            failures = Failures(Account(self.stack), Filters())
-            return grouped(failures.read()), [each.text for each in failures.search.not_read]
+        def read() -> Data:
+            search = Search()
+            groups = grouped(self._failed(time.time() - seconds, search))
+            not_read = [each.as_dict() for each in search.not_read]
+            return {"groups": [each.as_dict() for each in groups], "not_read": not_read}
 
-        return self._reading(("failures",), read, 3 * REFRESH)
+        return Reading(("failures", seconds), read, _SELDOM)
 
-    def dead_letters(self) -> Snapshot[list[dict[str, Any]]]:
-        """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each, and what could not be read."""
+    def dead_letters(self) -> Reading:
+        """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each."""
 
         def read(queue: DeadLetterQueueName) -> dict[str, Any]:
-            reader = DeadLetterQueueReader(self.stack, queue)
-            found = reader.peek(MAX_DEAD_LETTERS)
-            messages = [each.summary() for each in found.messages]
-            return {"queue": queue, "messages": messages, "unread": found.unread and found.unread.text}
+            found = DeadLetterQueueReader(self._stack, queue).peek(MAX_DEAD_LETTERS)
+            messages = [each.summary() | {"queue": queue} for each in found.messages]
+            codes = Counter(each["code"] for each in messages).most_common()
+            unread = [found.unread.as_dict()] if found.unread else []
+            return {"queue": queue, "name": queue.full_name, "messages": messages, "codes": codes, "not_read": unread}
 
-        deployed = [each for each in DeadLetterQueueName if each.is_deployed(self.stack)]
-        return self._reading(("dead letters",), lambda: [read(each) for each in deployed])
+        def every() -> Data:
+            return {"queues": [read(each) for each in DeadLetterQueueName if each.is_deployed(self._stack)]}
 
-    def downstreams(self) -> Snapshot[list[dict[str, Any]]]:
+        return Reading(("dead letters",), every, every=None, is_slow=True)
+
+    def downstreams(self) -> Reading:
         """The details of each downstream; of a malformed one its name and what is wrong."""
 
-        def read() -> list[dict[str, Any]]:
-            control, now = DownstreamControl(self.stack), time.time()
-            return [
+        def read() -> Data:
+            control, now = DownstreamControl(self._stack), time.time()
+            found = [
                 {"downstream": name, "state": "malformed", "why": str(health)}
                 if isinstance(health, MalformedHealth)
                 else details(name, health, control.settings(name), now)
                 for name, health in sorted(control.healths.items())
                 if name
             ]
+            return {"downstreams": found, "policy_problem": control.policy_problem}
 
-        return self._reading(("downstreams",), read)
+        return Reading(("downstreams",), read)
 
-    def token(self) -> Snapshot[dict[str, Any]]:
+    def token(self) -> Reading:
         """The state of the shared token, never the token itself."""
-        return self._reading(("token",), lambda: read_token(self.stack))
+        return Reading(("token",), lambda: read_token(self._stack))
 
-    def audit(self, name: str, hours: float) -> Snapshot[dict[str, Any]]:
-        """The checks, figures and history of a process for the last hours."""
+    def alarms(self) -> Reading:
+        """The alarms of the stack, those that ring first, each with the first step of its runbook."""
+        return Reading(("alarms",), lambda: {"alarms": self._alarms()}, _SELDOM)
 
-        def read() -> dict[str, Any]:
-            now = time.time()
-            history = read_history(Account(self.stack), Window(now - hours * 3600, now), name)
-            return {
-                "checks": [each.as_dict() for each in judge(history)],
-                "figures": figures(history).get(name),
-                "history": history,
-                "not_read": [each.text for each in history.not_read],
+    def _alarms(self) -> list[dict[str, Any]]:
+        shown = [
+            {
+                "alarm": each["LogicalId"],
+                "state": each["StateValue"],
+                "since": each["StateUpdatedTimestamp"].timestamp() if each.get("StateUpdatedTimestamp") else None,
+                "reason": each.get("StateReason", ""),
+                "about": each.get("AlarmDescription", "").partition(" First step: ")[0],
+                "step": first_step(each)[0],
+                "command": first_step(each)[1],
             }
+            for each in self.account.alarms()
+        ]
+        return sorted(shown, key=lambda each: (each["state"] != "ALARM", each["state"] == "OK", each["alarm"]))
 
-        return self._reading(("audit", name, hours), read, HISTORY_KEPT)
+    def doctor(self) -> Reading:
+        """The checks of `slotkeeper doctor`, those that found problems first."""
+
+        def read() -> Data:
+            checks = [each.as_dict() for each in examine(self.account, CHECKS, time.time())]
+            return {"checks": checks, "not_deployed": [flow.name for flow in self._stack.not_deployed]}
+
+        return Reading(("doctor",), read, every=None, is_slow=True)
 
 
-def alarms_ringing(alarms: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The alarms that are in ALARM, by name."""
-    ringing = (each for each in alarms if each["StateValue"] == "ALARM")
-    return sorted(ringing, key=lambda each: str(each["LogicalId"]))
+def badges(overview: Data) -> Mapping[str, Any]:
+    """The numbers in the navigation, by page."""
+    return {"Failures": overview["failed"], "Alarms": overview["ringing"], "Processes": len(overview["attention"])}

@@ -17,10 +17,11 @@ from nicegui import app, ui
 
 from slotkeeper_cli.output import Output
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.web import failure_pages, history_page, request_page, slot_pages
+from slotkeeper_cli.web import pages
 from slotkeeper_cli.web.access import Access, Entrance, leading_to
 from slotkeeper_cli.web.actions import Actions
-from slotkeeper_cli.web.reading import StackReader
+from slotkeeper_cli.web.frame import Console
+from slotkeeper_cli.web.shared import SharedReadings
 
 HOST = "127.0.0.1"
 
@@ -33,6 +34,8 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
         shows: open it in the browser. An address that opens the console for its first reader is then printed only on a
             terminal, since other output may be a log.
     """
+    from slotkeeper_cli.web.reading import PageReadings, badges  # noqa: PLC0415 - the answers are above this module
+
     prints = not shows or sys.stderr.isatty()
     until_entered = ExitStack()
 
@@ -52,12 +55,16 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
 
     entrance = Entrance(f"http://{HOST}:{port}", entered)
     app.add_middleware(Access, entrance=entrance, port=port)
-    reader = StackReader(stack)
-    actions = Actions(stack, writes, reader.forget)
-    slot_pages.declare(reader, actions)
-    history_page.declare(reader, actions)
-    request_page.declare(reader, actions)
-    failure_pages.declare(reader, actions)
+    readings = PageReadings(stack)
+    where = f"{stack.name} in {stack.region}" + (" (local)" if stack.is_local else "")
+    console = Console(where, Actions(stack, writes), SharedReadings(), readings.overview(), badges)
+
+    def read_again() -> None:
+        readings.account.forget()
+        console.read_again()
+
+    console.actions.changed = read_again
+    pages.declare(console, readings)
     threading.Thread(target=show, daemon=True).start()
     with until_entered:
         ui.run(
@@ -65,6 +72,7 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
             port=port,
             title="Slotkeeper",
             dark=None,
+            language="en-US",
             reload=False,
             show=False,
             show_welcome_message=False,

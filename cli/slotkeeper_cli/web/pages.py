@@ -1,0 +1,526 @@
+"""The pages: their addresses, and how the templates receive what was read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+from nicegui import app, ui
+from nicegui.client import Client
+from starlette.requests import Request
+from starlette.responses import Response
+
+from slotkeeper.next_step import NextStep, next_step
+from slotkeeper.retry.downstream.health import State
+from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.errors import CommandRefused
+from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
+from slotkeeper_cli.holders import lease_text
+from slotkeeper_cli.look.pages import kind
+from slotkeeper_cli.target_checks import target_text
+from slotkeeper_cli.web.actions import Fields
+from slotkeeper_cli.web.frame import Console, Part, View, history_address
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.web.reading import PageReadings
+
+_FAILURE_PERIODS = ("24h", "7d", "30d")
+_HISTORY_PERIODS = {1: "1 hour", 3: "3 hours", 12: "12 hours", 24: "24 hours"}
+_SHOWN_DEAD_LETTERS, _SHOWN_IDLE = 100, 200
+_SPARKS = 12  # processes of the first page whose last hour is read
+_CHECK_KINDS = {"holds": "ok", "fails": "bad", "not shown": "warn"}
+# Facts of an attempt that its timeline or the answer shows.
+_SHOWN = {"attempt", "state", "cause", "sent", "started", "ended", "published", "timeline"}
+
+
+def declare(console: Console, readings: PageReadings) -> None:
+    """Declare the pages."""
+
+    @ui.page("/")
+    def overview(request: Request) -> None:
+        sparks = partial(_sparks, console, readings)
+        part = Part("overview.html", readings.overview(), lambda data, view: _overview(data, view, sparks))
+        console.page("Processes", request, [part])
+
+    @ui.page("/process/{name}")
+    def process(request: Request, name: str) -> None:
+        reading = readings.process(name)
+        failures = Part("failures.html", readings.failures(86400.0), partial(_failures, process=name, period="24h"))
+        parts = [
+            Part("process.html", reading, _process),
+            Part("timeline.html", readings.timeline(name), _drawn),
+            Part("queue.html", reading, _queue),
+            failures,
+        ]
+        console.page(name, request, parts, "Processes")
+
+    @ui.page("/history/{name}")
+    def history(request: Request, name: str) -> None:
+        given = request.query_params.get("hours", "")
+        # A number of the address is not trusted: a long period makes many calls.
+        hours = int(given) if given in map(str, _HISTORY_PERIODS) else 3
+        period = Part("period.html", readings.process(name), partial(_period, hours=hours))
+        console.page(
+            f"History of {name}",
+            request,
+            [period, Part("history.html", readings.history(name, hours), _history)],
+            "Processes",
+        )
+
+    @ui.page("/request")
+    def request_page(request: Request) -> None:
+        given = request.query_params.get("id", "").strip()
+        reading = readings.request(given, request.query_params.get("process") or None)
+        console.page(
+            f"Request {given}", request, [Part("request.html", reading, partial(_request, given=given))], "Processes"
+        )
+
+    @ui.page("/failures")
+    def failures(request: Request) -> None:
+        given = request.query_params.get("period", "")
+        period = given if given in _FAILURE_PERIODS else _FAILURE_PERIODS[-1]
+        reading = readings.failures(period_seconds(period) or 0.0)
+        console.page("Failures", request, [Part("failures.html", reading, partial(_failures, period=period))])
+
+    for title, path, part in (
+        ("Dead letters", "/dead-letters", Part("dead_letters.html", readings.dead_letters(), _dead_letters)),
+        ("Alarms", "/alarms", Part("alarms.html", readings.alarms(), _alarms)),
+        ("Doctor", "/doctor", Part("doctor.html", readings.doctor(), _doctor)),
+        ("Retries", "/retries", Part("downstreams.html", readings.downstreams(), _downstreams)),
+        ("Token", "/token", Part("token.html", readings.token(), _token)),
+    ):
+        ui.page(path)(_of_one_part(console, title, part))
+
+    @app.exception_handler(404)
+    async def missing(request: Request, _error: Exception) -> Response:
+        with Client(ui.page(""), request=request) as client:
+            console.page("There is no such page", request, [], "none", also="missing.html")
+        return client.build_response(request, 404)
+
+
+def _of_one_part(console: Console, title: str, part: Part) -> Any:
+    def page(request: Request) -> None:
+        console.page(title, request, [part])
+
+    return page
+
+
+def _drawn(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
+    """The data of a picture, in which timeline_svg has escaped the texts of senders."""
+    return {**data, "svg": Markup(data["svg"])}  # noqa: S704
+
+
+# ---------------------------------------------------------------------------------------------------------- processes
+
+
+def _sparks(console: Console, readings: PageReadings, names: Sequence[str]) -> Mapping[str, str]:
+    """The small pictures that were read; the others are read meanwhile, and do not delay the page."""
+    known = {name: console.readings.soon(readings.spark(name)) for name in names[:_SPARKS]}
+    return {name: Markup(each.data["svg"]) for name, each in known.items() if each}  # noqa: S704 - spark_svg escapes
+
+
+def _overview(data: Mapping[str, Any], view: View, sparks: Any) -> Mapping[str, Any]:
+    troubles: dict[str, str] = {}
+    for each in reversed(data["attention"]):  # the worst comes first
+        troubles[each["process"]] = each["severity"]
+    now = seconds(data["at"])
+    every = [_row(each, troubles.get(each["name"], ""), now) for each in data["processes"]]
+    every += [{**_MALFORMED, "name": name} for name in data["malformed"]]
+    every.sort(key=lambda each: (_ORDER.index(each["trouble"] or each["kind"]), -(each["queued"] or 0), each["name"]))
+    wanted, state = view.query.get("q", "").casefold(), view.query.get("state", "")
+    found = [each for each in every if wanted in each["name"].casefold() and state in ("", each["state"])]
+    idle = [] if wanted or state else [each for each in found if each["state"] == "idle" and not each["trouble"]]
+    paged = view.page_of([each for each in found if each not in idle])
+    drawn = sparks([each["name"] for each in paged["rows"] if each["slot_limit"] is not None])
+    queued = sum(each["queued"] or 0 for each in every)
+    running = sum(len(each["weights"]) for each in every)
+    return {
+        **data,
+        "all": len(every),
+        "states": sorted({each["state"] for each in every}),
+        "paged": {**paged, "rows": [{**each, "spark": drawn.get(each["name"], "")} for each in paged["rows"]]},
+        "idle": idle[:_SHOWN_IDLE],
+        "idle_number": len(idle),
+        "add": next_step("process add"),
+        "tiles": [
+            {
+                "label": "queued",
+                "value": f"{queued:,}",
+                "href": "./?state=waiting#processes",
+                "kind": "wait" * bool(queued),
+            },
+            {"label": "hold slots", "value": f"{running:,}", "href": "./#processes", "kind": "busy" * bool(running)},
+            _tile("failed in 24 h", data["failed"], "failures?period=24h"),
+            _tile("ringing alarms", data["ringing"], "alarms"),
+        ],
+    }
+
+
+_ORDER = ("bad", "warn", "wait", "busy", "ok", "off")
+_MALFORMED: Mapping[str, Any] = {
+    **{"slot_limit": None, "slots_in_use": 0, "weights": [], "runs": "", "queued": None, "is_cut": False},
+    **{"oldest": None, "rate": None, "state": "malformed", "kind": "bad", "trouble": "bad", "spark": ""},
+}
+
+
+def _row(process: Mapping[str, Any], trouble: str, now: float) -> dict[str, Any]:
+    """A process of `status` as its row shows it. `trouble`: the severity of what needs attention; empty for nothing."""
+    queue = process["queue"]
+    oldest, (state, state_kind) = queue["oldest_seconds"], _state(process)
+    return {
+        **process,
+        "weights": [each["weight"] for each in process["holders"]],
+        "queued": queue["queued"],
+        "is_cut": queue["is_cut"],
+        "oldest": None if oldest is None else now - oldest,
+        "runs": target_text(process["target"]),
+        "state": state,
+        "kind": state_kind,
+        "trouble": trouble,
+        "spark": "",
+    }
+
+
+def _state(process: Mapping[str, Any]) -> tuple[str, str]:
+    """The word for a process, and its kind. Without slots or in a pause it is never shown as active."""
+    in_use, limit, queued = process["slots_in_use"], process["slot_limit"], process["queue"]["queued"]
+    if process["has_drifted"]:
+        return "drifted", "bad"
+    if process["paused"] or limit == 0:
+        return "paused" if process["paused"] else "no slots", "warn" if queued else "off"
+    if in_use > limit:
+        return "over its limit", "warn"
+    if in_use == limit:
+        return "full", "busy"
+    if queued:
+        return "waiting", "wait"
+    return ("running", "ok") if in_use else ("idle", "off")
+
+
+def _tile(label: str, value: int, href: str) -> dict[str, Any]:
+    return {"label": label, "value": f"{value:,}", "href": href, "kind": "bad" if value else "ok"}
+
+
+def _process(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    process = data["process"]
+    name, queued = process["name"], len(data["requests"])
+    weights = [each["weight"] for each in process["holders"]]
+
+    def set_limit(fields: Fields) -> NextStep:
+        (given,) = fields.get("limit") or [""]
+        if not (given.isdecimal() and len(given) < 9):
+            raise CommandRefused("The limit must be a whole number from 0 on")
+        return next_step("process set-limit", name, given)
+
+    verb = "resume" if process["paused"] else "pause"
+    return {
+        **data,
+        "runs": target_text(process["target"]),
+        "weights": weights,
+        "chips": list(_chips(process, queued)),
+        "facts": list(_facts(data)),
+        "history": history_address(name),
+        "set_limit": view.offer("Set limit", set_limit),
+        "pause": view.offer(verb.capitalize(), next_step(f"process {verb}", name)),
+        "why": view.offer("Why would a new request not start?", next_step("explain", process=name), only_reads=True),
+    }
+
+
+def _chips(process: Mapping[str, Any], queued: int) -> Iterator[tuple[str, str]]:
+    yield _state(process)
+    if process["paused"] and process["slot_limit"] == 0:
+        yield "no slots", "warn"
+    if queued:
+        yield f"{queued:,} queued", "wait"
+
+
+def _facts(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What keeps requests of a process from starting, and the command that ends it."""
+    process = data["process"]
+    name, queue = process["name"], process["queue"]
+    if process["has_drifted"]:
+        held = sum(each["weight"] for each in process["holders"])
+        text = f"The counter is {process['slots_in_use']}, and the holders need {held}."
+        yield {"kind": "bad", "text": text, "command": next_step("stack reconcile", name)}
+    for each in data["event_source"]:
+        yield {"kind": "bad", "text": each["text"], "command": each.get("ends_by")}
+    first = [queue["first"]] if queue["first"] else []
+    for request in [*first, *queue["blocked"]]:
+        for each in request["reasons"][:1]:
+            yield {"kind": "wait", "text": f"{request['request_id']}: {each['text']}", "command": each.get("ends_by")}
+    if process["paused"] and not first:
+        yield {"kind": "warn", "text": "No request starts in a pause.", "command": next_step("process resume", name)}
+
+
+def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    process = data["process"]
+    name, wanted = process["name"], view.query.get("q", "").casefold()
+    requests = [each for each in data["requests"] if wanted in each["request_id"].casefold()]
+    paged = view.page_of(requests)
+    offered = {each["execution"] for each in paged["rows"]}
+
+    def cancel(fields: Fields) -> NextStep:
+        chosen = [each for each in fields.get("execution", ()) if each in offered]
+        if not chosen:
+            raise CommandRefused("No queued request is selected. Nothing was changed.")
+        return next_step("request cancel", *chosen, process=name)
+
+    return {
+        "name": name,
+        "queued": ("more than " if data["is_cut"] else "") + f"{data['queued']:,}",
+        "all": len(data["requests"]),
+        "paged": paged,
+        "is_free": process["slots_in_use"] < process["slot_limit"] and not process["paused"],
+        "submit": next_step("request submit", process=name),
+        "cancel": view.offer("Cancel requests", cancel),
+        "cancel_all": view.offer("Cancel all", next_step("request cancel", process=name, all=True)),
+        "holders": [_holder(each, name, view) for each in process["holders"]],
+    }
+
+
+def _holder(holder: Mapping[str, Any], process: str, view: View) -> Mapping[str, Any]:
+    is_lease = holder["state"] == "LEASED"
+    status = "RUNNING" if is_lease else holder["execution_status"]
+    dead = "" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else f"execution {status}"
+    if is_lease and holder["seconds_left"] < 0:
+        dead = "expired"
+    stops = not (is_lease or dead) and holder["request_id"]
+    step = (
+        next_step("request cancel", holder["request_id"], process=process, stop=True)
+        if stops
+        else next_step("holder release", holder["execution"])
+    )
+    label = "Stop" if stops else "Release"
+    return {
+        **holder,
+        "dead": dead,
+        "lease": lease_text(holder) if is_lease else "",
+        "noun": "" if is_lease else kind_of(holder["target"]).work_noun,
+        "work": None if is_lease else holder["glue_run"] or holder["child"],
+        "label": label,
+        "key": view.offer(label, step),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------ history
+
+
+def _period(data: Mapping[str, Any], view: View, hours: int) -> Mapping[str, Any]:
+    process = data["process"]
+    name = process["name"]
+
+    def what_if(fields: Fields) -> NextStep:
+        (given,) = fields.get("limit") or [""]
+        if not (given.isdecimal() and 0 < len(given) < 9):
+            raise CommandRefused("The limit must be a whole number from 1 on")
+        return next_step("what-if", name, limit=given)
+
+    return {
+        "periods": _HISTORY_PERIODS,
+        "hours": hours,
+        "name": name,
+        "limit": process["slot_limit"] or 1,
+        "what_if": view.offer("What if?", what_if, only_reads=True),
+    }
+
+
+def _history(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    checks = [{**each, "kind": _CHECK_KINDS.get(each["result"].lower(), "off")} for each in data["checks"]]
+    return {**_drawn(data, view), "checks": checks, "tiles": list(_figures(data["figures"] or {}))}
+
+
+def _figures(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for status, number in figures.get("executions", {}).items():
+        yield {"label": status.lower().replace("_", " "), "value": f"{number:,}"}
+    if (wait := figures.get("wait")) and wait["count"]:
+        yield {
+            "label": "wait, median",
+            "value": duration(wait["p50"]),
+            "note": f"99 of 100 below {duration(wait['p99'])}",
+        }
+    if figures.get("utilization") is not None:
+        yield {"label": "of the slots used", "value": f"{figures['utilization']:.0%}"}
+
+
+# ----------------------------------------------------------------------------------------------------------- requests
+
+
+def _request(data: Mapping[str, Any], view: View, given: str) -> Mapping[str, Any]:
+    found = [_found(each, view) for each in data["found"]]
+    return {**data, "given": given, "found": found, "list": next_step("request list")}
+
+
+def _found(one: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    """One answer of `explain`: of a request, a lease, or work of the worker."""
+    failed = [{**each, "state": "failed"} for each in one.get("history", [])]
+    process = one.get("process", "")
+    return {
+        "holders": [],
+        **one,
+        "title": f"In {process}" if process else "Work of the worker",
+        "process": process,
+        "state": one["state"] or "malformed",
+        "answer": _sentence(one["answer"]),
+        "reasons": one.get("reasons", []),
+        "expected": (one.get("expected_start") or {}).get("text"),
+        "life": _life(one.get("attempts", [])),
+        "next": one.get("next", []),
+        "attempts": [_attempt(each, view) for each in [*one.get("attempts", []), *failed]],
+    }
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _attempt(attempt: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    facts = [
+        (name.replace("_", " "), _value(value, view)) for name, value in attempt.items() if value and name not in _SHOWN
+    ]
+    return {"number": attempt["attempt"], "state": attempt["state"], "facts": facts}
+
+
+def _value(value: Any, view: View) -> Any:
+    """A fact as text, or a link; of work its state and id."""
+    if isinstance(value, str) and value.startswith("https://"):
+        return Markup('<a href="{}" target="_blank" rel="noreferrer">in the AWS console</a>').format(value)
+    return f"{value['state']} {value['id']}" if isinstance(value, Mapping) else view.timed(str(value))
+
+
+def _life(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The attempts of a request on one line of time: what each waited, ran and became. Places are in percent."""
+    lanes = [(each, each["timeline"]) for each in attempts if each.get("timeline")]
+    spans = [
+        (number, event["what"], seconds(event["at"]), event["for_seconds"] or 0.0, event["why"])
+        for number, (_, events) in enumerate(lanes)
+        for event in events
+        if event["at"] and event["what"] in ("waited", "started")
+    ]
+    since = min((at for _, _, at, _, _ in spans), default=0.0)
+    length = max(1.0, max((at + lasted for _, _, at, lasted, _ in spans), default=0.0) - since)
+    return [
+        {
+            "number": attempt["attempt"],
+            "events": [each for each in events if each["what"] != "waited" or each["why"]],
+            "spans": [
+                {
+                    "kind": "wait" if what == "waited" else kind(attempt["state"]),
+                    "text": f"{'waited' if what == 'waited' else 'ran'} {duration(lasted)}" + f": {why}" * bool(why),
+                    "left": f"{100 * (at - since) / length:.2f}",
+                    "width": f"{100 * lasted / length:.2f}",
+                }
+                for number, what, at, lasted, why in spans
+                if number == lane
+            ],
+        }
+        for lane, (attempt, events) in enumerate(lanes)
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------------- failures
+
+
+def _failures(data: Mapping[str, Any], view: View, period: str, process: str = "") -> Mapping[str, Any]:
+    groups = data["groups"]
+    given = view.query if not process else {}
+    chosen = {name: process if process and name == "process" else given.get(name, "") for name in ("process", "code")}
+    wanted = given.get("q", "").casefold()
+    found = [
+        each
+        for each in groups
+        if all(value in ("", each[name]) for name, value in chosen.items()) and wanted in each["reason"].casefold()
+    ]
+    paged = view.page_of(found)
+    number = sum(each["requests"] for each in found)
+    heading = f"{count(number, 'failure')} of {count(len(found), 'cause')}" if number else "Failures"
+    return {
+        **data,
+        "heading": f"Failures of the last 24 hours: {number:,}" if process else heading,
+        "process": process,
+        "period": period,
+        "periods": _FAILURE_PERIODS,
+        "processes": sorted({each["process"] for each in groups}),
+        "codes": sorted({each["code"] for each in groups}),
+        "paged": {**paged, "rows": [_group(each, view) for each in paged["rows"]]},
+    }
+
+
+def _group(group: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    verbs = {"redrive": "Redrive", "discard": "Discard"}
+    keys = {verb: view.offer(title, next_step(f"failed {verb}", group["group"])) for verb, title in verbs.items()}
+    show = view.offer("Requests of this failure", next_step("failed show", group["group"]), only_reads=True)
+    return {**group, **keys, "show": show}
+
+
+def _dead_letters(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    def keys(queue: str, **which: Any) -> Mapping[str, str]:
+        return {
+            verb: view.offer(f"{verb.capitalize()} of {queue}", next_step(f"dlq {verb}", queue, **which))
+            for verb in ("redrive", "discard")
+        }
+
+    def shown(message: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"process": "", **message, **keys(message["queue"], id=message["message_id"])}
+
+    queues = [
+        {
+            **each,
+            **keys(each["queue"], all=True),
+            "shown": [shown(one) for one in each["messages"][:_SHOWN_DEAD_LETTERS]],
+        }
+        for each in data["queues"]
+    ]
+    return {"queues": queues}
+
+
+# ------------------------------------------------------------------------------------------------------------- others
+
+
+def _downstreams(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    def shown(each: Mapping[str, Any]) -> Mapping[str, Any]:
+        is_closed = each["state"] == State.CLOSED
+        verb = "open" if is_closed else "close"
+        key = view.offer(f"{verb.capitalize()} breaker", next_step(f"retry breaker {verb}", each["downstream"]))
+        nothing = {"since": None, "failures": None, "permitted_callers": None, "allowed_retries": None}
+        return {
+            **nothing,
+            **each,
+            "kind": "ok" if is_closed else "bad",
+            "key": key,
+            "label": f"{verb.capitalize()} breaker",
+        }
+
+    waiting = view.offer("Waiting retries", next_step("retry list"), only_reads=True)
+    return {**data, "downstreams": [shown(each) for each in data["downstreams"]], "waiting": waiting}
+
+
+def _token(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+    stored = data["stored"]
+    return {
+        **data,
+        "word": "stored" if stored else "removed",
+        "kind": "ok" if stored else "warn",
+        "stored_at": time.time() - data["age_seconds"] if data.get("age_seconds") is not None else None,
+        "invalidate": view.offer("Invalidate", next_step("token invalidate")),
+    }
+
+
+def _alarms(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
+    ringing = [each for each in data["alarms"] if each["state"] == "ALARM"]
+    return {"ringing": ringing, "others": [each for each in data["alarms"] if each not in ringing]}
+
+
+def _doctor(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
+    findings = [{**one, "check": each["check"]} for each in data["checks"] for one in each["findings"]]
+    findings.sort(key=lambda each: each["severity"] != "bad")
+    fine = [each for each in data["checks"] if not each["findings"]]
+    problems = sum(each["severity"] == "bad" for each in findings)
+    tiles = [
+        {"label": "problems", "value": problems, "kind": "bad" if problems else "ok"},
+        {"label": "warnings", "value": len(findings) - problems, "kind": "warn" if len(findings) > problems else "ok"},
+        {"label": "checks ok", "value": sum(each["level"] == "ok" for each in fine), "kind": "ok"},
+    ]
+    return {"findings": findings, "fine": fine, "tiles": tiles}
