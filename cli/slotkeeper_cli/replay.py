@@ -61,14 +61,6 @@ class SettingsChange:
 
 
 @dataclass(frozen=True)
-class StartDelays:
-    """What starts take beyond the rule, in seconds: after a release, and from one start to the next one."""
-
-    hand_off: float = 0.0
-    pace: float = 0.0
-
-
-@dataclass(frozen=True)
 class ReplayCourse:
     """What happened in a replay, by execution.
 
@@ -92,7 +84,8 @@ def replay(
     *,
     ends: Mapping[str, float],
     changes: Sequence[SettingsChange] = (),
-    delays: StartDelays = StartDelays(),
+    hand_off: float = 0.0,
+    pace: float = 0.0,
     starts: Mapping[str, float] | None = None,
 ) -> ReplayCourse:
     """Replay requests until no more can start.
@@ -103,9 +96,10 @@ def replay(
         now: the begin.
         ends: when each holder of the process frees its slot; infinite if that is not known.
         changes: of its settings, by time.
+        hand_off, pace: what starts take beyond the rule, in seconds: after a release, and after another start.
         starts: when each request started, which is then not decided here; those that are missing did not start.
     """
-    run = _Run(process, works, now, ends, changes, delays, starts)
+    run = _Run(process, works, now, ends, changes, hand_off, pace, starts)
     run.to_the_end()
     return ReplayCourse(run.starts, run.left, run.waits(), run.startable)
 
@@ -118,11 +112,12 @@ class _Run:
         now: float,
         ends: Mapping[str, float],
         changes: Sequence[SettingsChange],
-        delays: StartDelays,
+        hand_off: float,
+        pace: float,
         recorded: Mapping[str, float] | None,
     ) -> None:
         self.starts, self.left, self.startable = dict[str, float](), dict[str, float](), dict[str, float]()
-        self._delays, self._recorded = delays, recorded
+        self._hand_off, self._pace, self._recorded = hand_off, pace, recorded
         self._holders = dict(process.holders)  # changed in place
         # The counter stays 0: the rule takes the holders' weights, which are more.
         self._process = replace(process, holders=self._holders, slots_in_use=0)
@@ -185,9 +180,9 @@ class _Run:
         for number, start in enumerate(planned.starts):
             self.startable.setdefault(start.execution, self._now)
             if self._recorded is None:
-                self._start(works[start.execution], number * self._delays.pace)
+                self._start(works[start.execution], number * self._pace)
         if planned.starts and self._recorded is None:
-            self._busy_until = self._now + len(planned.starts) * self._delays.pace
+            self._busy_until = self._now + len(planned.starts) * self._pace
             self._at(self._busy_until, self._nothing)
         for work in self._skipping:
             if not self._recorded or work.execution not in self._recorded:
@@ -223,7 +218,7 @@ class _Run:
         self._remove(work)
         started = self.starts[work.execution] = self._now + delay
         self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, work.weight)
-        self._at(started + work.seconds + self._delays.hand_off, partial(self._free, work.execution))
+        self._at(started + work.seconds + self._hand_off, partial(self._free, work.execution))
         if self._process.rate:
             following = after_start(self._process.rate, self._process.next_start, self._now)
             self._process = replace(self._process, next_start=following)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.intervals import weighted_steps
-from slotkeeper_cli.replay import QueuedWork, ReplayCourse, SettingsChange, StartDelays, replay
+from slotkeeper_cli.replay import QueuedWork, ReplayCourse, SettingsChange, replay
 
 PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
 
@@ -75,11 +75,11 @@ NEVER = math.inf
             starts((0, 10), (1, 1, 1, 1, False, 9), (1, 1, 1, 1, False, 11)), [0, NEVER, 10], id="one is too late"
         ),
         pytest.param(
-            starts((0, 10), (0, 10), (0, 5), limit=3, delays=StartDelays(0, 2)),
+            starts((0, 10), (0, 10), (0, 5), limit=3, pace=2),
             [0, 2, 4],
             id="each start takes two seconds",
         ),
-        pytest.param(starts((0, 10), (0, 10), delays=StartDelays(1, 0)), [0, 11], id="a hand-off takes a second"),
+        pytest.param(starts((0, 10), (0, 10), hand_off=1), [0, 11], id="a hand-off takes a second"),
     ],
 )
 def test_requests_start_as_computed(found: list[float], expected: list[float]) -> None:

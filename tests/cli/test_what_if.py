@@ -13,7 +13,7 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.replay import QueuedWork, SettingsChange, StartDelays, replay
+from slotkeeper_cli.replay import QueuedWork, SettingsChange, replay
 from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
 from slotkeeper_cli.what_if.recording import PastRequest, Recording, recording_of
 
@@ -35,7 +35,7 @@ def recorded(
     now = replace(PROCESS, slot_limit=limit)
     works = [QueuedWork(f"p-{number}", f"{number:05}", at, seconds) for number, at in enumerate(arrivals)]
     rated = replace(now, rate=rate)
-    starts = replay(rated, works, 0.0, ends={}, changes=changes, delays=StartDelays(pace=pace)).starts
+    starts = replay(rated, works, 0.0, ends={}, changes=changes, pace=pace).starts
     past = []
     for work in works:
         at = starts.get(work.execution, math.inf)

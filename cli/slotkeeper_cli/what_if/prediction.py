@@ -23,7 +23,7 @@ from typing import Any
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper_cli.audit.intervals import overlap_seconds, percentile, rounded, spread, weighted_steps
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.replay import START_SECONDS, QueuedWork, SettingsChange, StartDelays, replay
+from slotkeeper_cli.replay import START_SECONDS, QueuedWork, SettingsChange, replay
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
 from slotkeeper_cli.write_units import demand
 
@@ -254,27 +254,30 @@ def _at(recording: Recording, limit: int, arrival_factor: float) -> Recording:
 
 
 def _recorded(recording: Recording) -> Course:
-    held = [
-        HeldSlot(each.execution, each.sent, _start(each), math.inf if each.ended is None else each.ended, each.weight)
-        for each in recording.requests
-        if each.started is not None or each.is_queued
-    ]
-    return Course(recording.since, recording.until, held, len(recording.requests) - len(held), recording.limits)
+    known = [each for each in recording.requests if each.started is not None or each.is_queued]
+    starts = {each.execution: _start(each) for each in known}
+    ends = {each.execution: math.inf if each.ended is None else each.ended for each in known}
+    return _course_of(recording, starts, ends)
 
 
 def _course(recording: Recording, lengths: Mapping[str, float], observed: _Observed) -> Course:
     """A replay of a recording, in which each request holds its slot for its length."""
     begin, ends, works = _begin(recording, lengths, observed)
-    changes, delays = recording.changes, StartDelays(observed.hand_off, observed.pace)
-    made = replay(begin, works, recording.since, ends=ends, changes=changes, delays=delays)
-    held = []
-    for each in recording.requests:
-        if each.execution in ends:
-            held.append(HeldSlot(each.execution, each.sent, _start(each), ends[each.execution], each.weight))
-        elif each.execution not in made.left:
-            start = made.starts.get(each.execution, math.inf)
-            held.append(HeldSlot(each.execution, each.sent, start, start + lengths[each.execution], each.weight))
-    return Course(recording.since, recording.until, held, len(made.left), recording.limits)
+    hand_off, pace = observed.hand_off, observed.pace
+    made = replay(begin, works, recording.since, ends=ends, changes=recording.changes, hand_off=hand_off, pace=pace)
+    starts = {each.execution: _start(each) for each in recording.requests if each.execution in ends}
+    starts |= dict.fromkeys(made.waits, math.inf) | dict(made.starts)
+    return _course_of(recording, starts, {name: start + lengths[name] for name, start in starts.items()})
+
+
+def _course_of(recording: Recording, starts: Mapping[str, float], ends: Mapping[str, float]) -> Course:
+    """The course with the requests that have a start, which is infinite if they wait."""
+    held = [
+        HeldSlot(each.execution, each.sent, starts[each.execution], ends[each.execution], each.weight)
+        for each in recording.requests
+        if each.execution in starts
+    ]
+    return Course(recording.since, recording.until, held, len(recording.requests) - len(held), recording.limits)
 
 
 def _begin(
@@ -361,13 +364,8 @@ def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
     begin, ends, works = _begin(recording, lengths, _NOTHING)
     starts = {each.execution: _start(each) for each in recording.started}
     could = replay(begin, works, recording.since, ends=ends, changes=recording.changes, starts=starts).startable
-    arrivals, hand_offs, paces, unexplained = (
-        dict[str, float](),
-        list[float](),
-        list[float](),
-        list[tuple[float, float, str]](),
-    )
-    before = -math.inf
+    arrivals, hand_offs, paces = dict[str, float](), list[float](), list[float]()
+    unexplained, before = list[tuple[float, float, str]](), -math.inf
     for each in sorted(recording.started, key=_start):
         start, ready = _start(each), could.get(each.execution, math.inf)
         late = start - max(ready, before)
@@ -381,7 +379,7 @@ def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
             hand_offs.append(late)
         before = start
     pace = fmean(paces) if len(paces) >= _MIN_PAIRS else START_SECONDS
-    return _Observed(arrivals, median(arrivals.values() or [0.0]), median(hand_offs or [0.0]), pace, unexplained)
+    return _Observed(arrivals, median(arrivals.values() or [0.0]), fmean(hand_offs or [0.0]), pace, unexplained)
 
 
 _NOTHING = _Observed({}, 0.0, 0.0, 0.0, ())

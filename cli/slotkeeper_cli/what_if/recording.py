@@ -123,15 +123,15 @@ def recording_of(
     made = _with_settings(Recording(process, begin, until, requests, doubts=doubts), lines)
     changed = {name for change in made.changes for name in change.fields}
     is_open = sum(each.ended is None for each in requests)
-    facts = {
-        f"the rate has changed in the period: the replay has the present one, {process.rate or 'none'}": "rate"
-        in changed,
-        "it was paused in the period: so it is in the replay": "paused" in changed,
-        "it is paused: the replay goes as if it was resumed now": process.paused,
-        f"{is_open:,} have not ended: for how long they hold their slots is taken from those that have": is_open,
-        "leases leave no record and are not replayed": any(each.is_lease for each in process.holders.values()),
-    }
-    notes = [*made.doubts, *(text for text, applies in facts.items() if applies)]
+    has_lease = any(each.is_lease for each in process.holders.values())
+    facts = [
+        ("rate" in changed, f"the rate has changed: the replay has the present one, {process.rate or 'none'}"),
+        ("paused" in changed, "it was paused in the period: so it is in the replay"),
+        (process.paused, "it is paused: the replay goes as if it was resumed now"),
+        (is_open, f"{is_open:,} have not ended: for how long they hold their slots is taken from those that have"),
+        (has_lease, "leases leave no record and are not replayed"),
+    ]
+    notes = [*made.doubts, *(text for applies, text in facts if applies)]
     resumed = [SettingsChange(until, {"paused": False})] if process.paused else []
     return replace(made, changes=[*made.changes, *resumed], notes=notes)
 
