@@ -45,6 +45,16 @@ def recorded(
     return Recording(process, 0.0, until, past, changes=changes, **more)
 
 
+def one_after_the_other(seconds: float, late: float, every: int, begin: float = 0.0, number: int = 42) -> Recording:
+    """Requests that were sent together and ran in one slot: each `every`-th one started late."""
+    past, at = [], begin
+    for each in range(number):
+        at += late * (each % every == 1)
+        past.append(PastRequest(f"p-{begin:03}-{each:02}", begin, at, at + seconds))
+        at += seconds
+    return Recording(PROCESS, begin, at, past)
+
+
 EACH_MINUTE = [60.0 * number for number in range(60)]
 EACH_THIRD = [20.0 * number for number in range(60)]
 RATE_REMOVED = [SettingsChange(5000, {"rate": None, "next_start": 0})]
@@ -56,6 +66,7 @@ ANSWERS: dict[str, tuple[Recording, int, tuple[float, float]]] = {
         200,
         (20.4, 36.8),
     ),
+    "a burst takes the writes of a large item": (recorded([0] * 400, 600, 10), 500, (21, 38)),
     "a rate that was removed": (
         recorded(EACH_THIRD, 30, 5, rate=Rate(1, 60), changes=RATE_REMOVED, first={"rate": Rate(1, 60)}),
         6,
@@ -78,6 +89,19 @@ ANSWERS: dict[str, tuple[Recording, int, tuple[float, float]]] = {
         1,
         (90, 170),
     ),
+    "some hand-offs are slow": (one_after_the_other(5, 4.8, 3), 1, (135, 250)),
+    "the target was another one, of slower requests": (
+        replace(
+            recorded([*(100.0 * at for at in range(30)), *[4000] * 60], 10, 1, until=4250),
+            target_since=3999.0,
+            requests=[
+                *one_after_the_other(100, 0, 2, number=30).requests,
+                *recorded([4000] * 60, 10, 1, until=4250).requests,
+            ],
+        ),
+        2,
+        (200, 1000),
+    ),
 }
 MINUTES = recorded([1 + at for at in EACH_MINUTE], 50, 2)
 REFUSALS: dict[str, tuple[Recording, int, str]] = {
@@ -88,6 +112,7 @@ REFUSALS: dict[str, tuple[Recording, int, str]] = {
     ),
     "a rate that no line states": (recorded(EACH_THIRD, 30, 5, rate=Rate(1, 60)), 6, "do not explain its waits"),
     "more ran than the present limit": (recorded(EACH_MINUTE, 300, 5, now={"slot_limit": 2}), 6, "More requests ran"),
+    "some waited in a backlog, although the slot was free": (one_after_the_other(10, 8, 7), 1, "6 requests waited"),
     "leases hold slots at a lower limit": (recorded(EACH_MINUTE, 10, 5, now={"holders": {"l": LEASE}}), 4, "--limit 5"),
     "one runs for longer than each that has ended": (
         Recording(replace(PROCESS, slot_limit=2), 0, 5000, [PastRequest("p-l", 0, 0, None), *MINUTES.requests]),
@@ -140,6 +165,13 @@ def test_what_delays_starts_without_a_rule_delays_them_in_the_replay_too() -> No
 def test_requests_that_ran_at_the_begin_hold_their_slots_and_are_not_counted() -> None:
     past = [PastRequest("p-before", -60.0, -50.0, 30.0), PastRequest("p-0", 5.0, 30.0, 31.0)]
     assert [each.waits for each in replays(*past)] == [[25], [25]]
+
+
+def test_a_request_that_runs_takes_as_long_as_one_that_took_longer_than_it_has() -> None:
+    past = [PastRequest(f"p-{at:02}", 200.0 * at, 200.0 * at, 200.0 * at + (10, 100)[at % 2]) for at in range(30)]
+    past += [PastRequest("p-runs", 6000, 6000, None), PastRequest("p-queued", 6001, None, None)]
+    waits = predict(Recording(PROCESS, 0, 6050, past), 1).replayed.waits
+    assert waits[-1] == pytest.approx(99)
 
 
 def test_the_factors_shorten_durations_and_the_times_between_arrivals() -> None:

@@ -152,7 +152,8 @@ def predict(
     recorded, check = _recorded(recording), _course(recording, lengths, observed)
     _check_agreement(recording, check, observed)
     other = _at(recording, limit, arrival_factor)
-    needed = demand(other.process.name, other.process.target, max(1, limit // other.process.default_weight))
+    weight = other.process.default_weight
+    needed = demand(other.process.name, other.process.target, max(1, limit // weight), weight)
     observed = replace(observed, pace=max(observed.pace, 1 / needed.starts_a_second))
     replayed = _course(other, _scaled(lengths, duration_factor), observed)
     low, high = (_course(other, _scaled(each, duration_factor), observed) for each in _bounds(recording, lengths))
@@ -298,26 +299,35 @@ def _begin(
     return replace(recording.begin, holders=holders), ends, works
 
 
+def _ended(recording: Recording) -> list[float]:
+    """For how long the requests that have ended held their slots, in order: those of the present target, if any."""
+    lengths = [
+        (each.sent, each.ended - each.started)
+        for each in recording.requests
+        if each.started is not None and each.ended is not None
+    ]
+    of_target = [length for sent, length in lengths if sent >= recording.target_since]
+    return sorted(of_target or (length for _, length in lengths))
+
+
 def _lengths(recording: Recording) -> dict[str, float]:
     """For how long each request holds its slot, in seconds; infinite if that is not known.
 
     Of one that has not ended it is that of another one. Together, those that have not started have the mean of those
     that have.
     """
-    lengths = {
-        each.execution: each.ended - each.started
-        for each in recording.requests
-        if each.started is not None and each.ended is not None
-    }
-    since = recording.target_since
-    of_target = [lengths[each.execution] for each in recording.started if each.ended is not None and each.sent >= since]
-    ended = sorted(of_target or lengths.values())
+    lengths, ended, others = dict[str, float](), _ended(recording), list[str]()
+    known = [*ended]
     for each in recording.requests:
-        if each.started is not None and each.ended is None:
+        if each.started is None:
+            others.append(each.execution)
+        elif each.ended is not None:
+            lengths[each.execution] = each.ended - each.started
+        else:
             longer = [length for length in ended if length > recording.until - each.started]
             lengths[each.execution] = Random(each.execution).choice(longer) if longer else math.inf  # noqa: S311
-    known = sorted(length for length in lengths.values() if length < math.inf)
-    others = [each.execution for each in recording.requests if each.execution not in lengths]
+            known += [lengths[each.execution]] if longer else []
+    known.sort()
     Random(len(others)).shuffle(others)  # noqa: S311
     for number, execution in enumerate(others):
         lengths[execution] = known[len(known) * number // len(others)] if known else math.inf
@@ -329,14 +339,13 @@ def _bounds(recording: Recording, lengths: Mapping[str, float]) -> tuple[dict[st
 
     One that has run for longer than each of them ends now, or never.
     """
-    ended = [lengths[each.execution] for each in recording.started if each.ended is not None]
+    ended = _ended(recording)
     error = 2 * stdev(ended) / math.sqrt(len(ended)) / fmean(ended) if len(ended) > 1 else 1.0
     low, high = dict(lengths), dict(lengths)
     for each in recording.requests:
         if each.ended is None:
-            age = 0.0 if each.started is None else recording.until - each.started
             length = lengths[each.execution]
-            low[each.execution] = age if math.isinf(length) else max(age, length * (1 - error))
+            low[each.execution] = recording.until - _start(each) if math.isinf(length) else length * (1 - error)
             high[each.execution] = length * (1 + error)
     return low, high
 
