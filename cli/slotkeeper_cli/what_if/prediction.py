@@ -345,8 +345,9 @@ def _bounds(recording: Recording, lengths: Mapping[str, float]) -> tuple[dict[st
     for each in recording.requests:
         if each.ended is None:
             length = lengths[each.execution]
-            low[each.execution] = recording.until - _start(each) if math.isinf(length) else length * (1 - error)
-            high[each.execution] = length * (1 + error)
+            low[each.execution], high[each.execution] = length * (1 - error), length * (1 + error)
+            if each.started is not None and math.isinf(length):
+                low[each.execution] = recording.until - each.started
     return low, high
 
 
