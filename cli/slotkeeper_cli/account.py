@@ -137,6 +137,17 @@ class Account:
         """A process: one consistent GetItem. Raises NotFound; CommandFailed if its item is malformed."""
         return self.kept(("process", name), lambda: self.control.process(name))
 
+    def item(self, name: str) -> Process | MalformedProcess | None:
+        """What the item of a process is: one consistent GetItem; None if there is none."""
+
+        def read() -> Process | MalformedProcess | None:
+            try:
+                return self.control.slots.read(name)
+            except MalformedProcess as error:
+                return MalformedProcess(str(error), name)
+
+        return self.kept(("item", name), read)
+
     def statuses(self, executions: Iterable[str]) -> Mapping[str, str]:
         """The status of executions of the workflow, by name; "" if Step Functions has no such execution.
 

@@ -15,30 +15,24 @@ from typing import Any
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, Wait
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.rows import QueuedRow, RequestRows
+from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, ReplayCourse, replay
 
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
-_DAY = 86400.0
 # Replays, and the most requests in all of them: some half a second.
 MAX_REPLAYS = 9
 _MOST_WORKS = 10_000
 
 
-def slot_seconds(rows: RequestRows, processes: Iterable[str], now: float) -> dict[str, list[float]]:
-    """For how long the requests of processes that ended last have held their slots, in seconds, by process.
+def slot_seconds(ended: Iterable[RequestRow]) -> list[float]:
+    """For how long requests that have ended held their slots, in seconds.
 
-    Some two thousand of each, in a call for each. Those that failed are included, since their slots became free too.
+    Those that failed are included, since their slots became free too.
     """
-
-    def of(process: str) -> list[float]:
-        ended = rows.history(process, 0.0, now + _DAY, max_pages=1, newest_first=True).rows
-        held = (each for each in ended if each.state in ("SUCCEEDED", "FAILED", "REDRIVEN"))
-        return [each.ended - each.started for each in held if each.ended and each.started]
-
-    return {process: of(process) for process in processes}
+    held = (each for each in ended if each.state in ("SUCCEEDED", "FAILED", "REDRIVEN"))
+    return [each.ended - each.started for each in held if each.ended and each.started]
 
 
 def expected_starts(

@@ -20,10 +20,9 @@ from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
-from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict
-from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
 from slotkeeper_cli.request_text import (
     downstream_conditions,
@@ -145,14 +144,7 @@ class _Reader:
 
     def process(self, name: str) -> Process | MalformedProcess | None:
         """A process; None if it does not exist. A malformed item is noted."""
-
-        def read() -> Process | MalformedProcess | None:
-            try:
-                return self._account.control.slots.read(name)
-            except MalformedProcess as error:
-                return MalformedProcess(str(error), name)
-
-        found = self._account.kept(("process or error", name), read)
+        found = self._account.item(name)
         if isinstance(found, MalformedProcess):
             self.search.note_malformed(found)
         return found
@@ -162,23 +154,12 @@ class _Reader:
         process = self.process(name)
         if process is None:
             raise self._account.control.not_found(name)
-        return self._queue(process)
-
-    def _queue(self, process: Process | MalformedProcess) -> ProcessQueue:
-        listed = self._account.queue(process)
-        for why in listed.malformed:
-            self.search.note_unread("RequestTable", why)
-        return ProcessQueue(process, listed, self.now)
+        return read_queue(self._account, self.search, process, self.now)
 
     def expected_starts(self, queue: ProcessQueue) -> dict[str, dict[str, Any]]:
         """The expected starts of a queue, by execution; empty if the history could not be read."""
-        rows, name = self._account.control.rows, queue.name
-        durations: list[float] | None = self.search.try_read(
-            "history",
-            lambda: self._account.kept(("durations", name), lambda: slot_seconds(rows, [name], self.now)[name]),
-            None,
-        )
-        return {} if durations is None else queue.expected_starts(durations)
+        ended = self.search.try_read("history", lambda: self._account.newest_ends(queue.name), None)
+        return queue.expected_starts(ended.rows) if ended else {}
 
     def stopped(self, queue: str) -> list[Condition]:
         """The condition that a function receives the messages of a queue, if it fails."""
@@ -196,7 +177,7 @@ class _Reader:
             run = self.search.try_read("what it runs", read, None)
         if is_queued and holder is None:
             doorbell = self.stopped("DispatchQueue")
-            queue = self._queue(process) if process else None
+            queue = read_queue(self._account, self.search, process, self.now) if process else None
             starts = self.expected_starts(queue) if queue and not doorbell else {}
             explained = explain_queued(last, queue, starts, doorbell, self.now)
             holders = self.holders(process)

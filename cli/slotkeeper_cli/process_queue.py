@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.plan import Behind, Blocked, Starting, plan
@@ -13,7 +13,7 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority
 from slotkeeper.slots.request_table import place_of
-from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
 from slotkeeper_cli.conditions import (
     CAN_START,
     LEASES_ONLY,
@@ -23,8 +23,12 @@ from slotkeeper_cli.conditions import (
     condition_of,
     malformed_process,
 )
-from slotkeeper_cli.expected_start import expected_starts
+from slotkeeper_cli.expected_start import expected_starts, slot_seconds
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.account import Account
+    from slotkeeper_cli.unread import Search
 
 # Conditions that time ends. With any other, something else must change before a request starts.
 _ENDED_BY_TIME = {"next", "slots", "holders", "queue", "rate"}
@@ -124,15 +128,15 @@ class ProcessQueue:
         rows = sorted([*self._listed.rows, new], key=lambda row: row.queued.place)
         return ProcessQueue(process, replace(self._listed, rows=rows), self.now)
 
-    def expected_starts(self, durations: Sequence[float]) -> dict[str, dict[str, Any]]:
+    def expected_starts(self, ended: Iterable[RequestRow]) -> dict[str, dict[str, Any]]:
         """When requests are expected to start, by execution, of those that nothing but time keeps from starting.
 
         Args:
-            durations: for how long recent requests of the process have held their slots, in seconds.
+            ended: recent requests of the process.
         """
         if isinstance(self.process, MalformedProcess):
             return {}
-        starts = expected_starts(self.process, self._listed.rows, durations, self.now)
+        starts = expected_starts(self.process, self._listed.rows, slot_seconds(ended), self.now)
         return {each.execution: starts[each.execution] for each in self.requests if each.is_ended_by_time}
 
     def _explained(self) -> list[QueuedRequest]:
@@ -171,15 +175,19 @@ class ProcessQueue:
         )
 
 
-def read_queue(rows: RequestRows, process: Process | MalformedProcess, now: float, **pages: int) -> ProcessQueue:
-    """Read the queue of a process, whose item was read before.
+def read_queue(
+    account: Account, search: Search, process: Process | MalformedProcess, now: float, **pages: int
+) -> ProcessQueue:
+    """Read the queue of a process, whose item was read before. Malformed rows are noted.
 
     Args:
         now: seconds since the epoch.
         pages: `max_pages` of the read.
     """
-    name = process.name if isinstance(process, Process) else process.process
-    return ProcessQueue(process, rows.queue(name, **pages), now)
+    listed = account.queue(process, **pages)
+    for why in listed.malformed:
+        search.note_unread("RequestTable", why)
+    return ProcessQueue(process, listed, now)
 
 
 def label(request: Mapping[str, Any]) -> str:

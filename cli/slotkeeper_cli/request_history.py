@@ -8,13 +8,12 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import Listed, RequestRow
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.expected_start import slot_seconds
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.process_rows import ProcessRows
 from slotkeeper_cli.requests import attempt_as_dict, state_of
 from slotkeeper_cli.unread import Search
@@ -101,9 +100,11 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
         NotFound: there is no such process, and it has no such requests.
     """
     search, wanted = Search(), set(states or ListedState)
-    found = _process(account, search, process)
-    queue = ProcessQueue(found, account.queue(found), now) if found and "queued" in wanted else None
-    queued = _queued(account, search, queue, limit) if queue else []
+    found = account.item(process)
+    if isinstance(found, MalformedProcess):
+        search.note_malformed(found)
+    queue = read_queue(account, search, found, now) if found and "queued" in wanted else None
+    queued = _queued(account, queue, limit) if queue else []
     started = _started(account, search, process) if "started" in wanted else []
     # What has started since the queue was read.
     running = {row.execution for row in started}
@@ -123,19 +124,8 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
     }
 
 
-def _process(account: Account, search: Search, name: str) -> Process | MalformedProcess | None:
-    try:
-        return account.control.slots.read(name)
-    except MalformedProcess as error:
-        named = MalformedProcess(str(error), name)
-        search.note_malformed(named)
-        return named
-
-
-def _queued(account: Account, search: Search, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
-    for why in queue.malformed:
-        search.note_unread("RequestTable", why)
-    starts = queue.expected_starts(slot_seconds(account.control.rows, [queue.name], queue.now)[queue.name])
+def _queued(account: Account, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
+    starts = queue.expected_starts(account.newest_ends(queue.name).rows)
     return [each.as_dict(queue.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]]
 
 

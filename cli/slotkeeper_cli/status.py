@@ -8,13 +8,12 @@ from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.process_queue import ProcessQueue
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import noteworthy
 from slotkeeper_cli.stack_connection import FLOWS, message_counts
 from slotkeeper_cli.target_checks import ShownWork, target_in
@@ -76,12 +75,7 @@ def _as_dict(process: Process, queue: ProcessQueue | None, now: float) -> dict[s
 def _queue(
     account: Account, search: Search, process: Process, now: float, pages: Mapping[str, int]
 ) -> ProcessQueue | None:
-    listed: Listed[QueuedRow] | None = search.try_read("RequestTable", lambda: account.queue(process, **pages), None)
-    if listed is None:
-        return None
-    for why in listed.malformed:
-        search.note_unread("RequestTable", why)
-    return ProcessQueue(process, listed, now)
+    return search.try_read("RequestTable", lambda: read_queue(account, search, process, now, **pages), None)
 
 
 def queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
