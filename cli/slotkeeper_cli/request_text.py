@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # Seconds after which the invocation has ended that has reserved a slot and starts its workflow.
 STARTER_SECONDS = 60
+# By which a schedule may be late: it is accurate to a minute (EventBridge Scheduler guide, "Schedule types"), and may be
+# repeated once.
+_SCHEDULER_SECONDS = 120
 _RING = "the janitor starts what can start, once a minute"
 # Of an error in a sentence: its beginning names it, and its end what to do. The attempt has all of it.
 _ERROR_WIDTH = 240
@@ -294,6 +297,8 @@ def _next_attempt(row: Row, conditions: Sequence[Condition], now: float) -> str:
     due = local_time(row.next_attempt_at)
     if row.next_attempt_at > now:
         return f". Attempt {row.attempts + 1} is due in {duration(row.next_attempt_at - now)}, at {due}"
-    late = f". Attempt {row.attempts + 1} was due {duration(now - row.next_attempt_at)} ago, at {due}: "
+    late = now - row.next_attempt_at
     where = "its message is in WorkQueue or with EventBridge Scheduler, which delivers up to two minutes late"
-    return late + (because(conditions) or where)
+    if late > _SCHEDULER_SECONDS:
+        where = f"its message is in WorkQueue, or was dead-lettered: {next_step('dlq list')}"
+    return f". Attempt {row.attempts + 1} was due {duration(late)} ago, at {due}: {because(conditions) or where}"

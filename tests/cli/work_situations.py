@@ -88,7 +88,13 @@ SITUATIONS = {
     ),
     "the next attempt is overdue": _row(
         _retried,
-        *("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
+        *("Attempt 2 was due 30 s ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
+        at=NOW + 90,
+    ),
+    "the next attempt is overdue by more than a schedule may be late": _row(
+        _retried,
+        *("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue, or was dead-lettered: slotkeeper dlq list"),
+        never=("Scheduler",),
         at=NOW + 300,
     ),
     "the breaker is open": _row(
