@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # Seconds after which the invocation has ended that has reserved a slot and starts its workflow.
 STARTER_SECONDS = 60
-# By which a schedule may be late: it is accurate to a minute (EventBridge Scheduler guide, "Schedule types"), and may be
-# repeated once.
+# By which a schedule may be late: it is accurate to a minute (EventBridge Scheduler guide, "Schedule types"), and its
+# call may be repeated.
 _SCHEDULER_SECONDS = 120
 _RING = "the janitor starts what can start, once a minute"
 # Of an error in a sentence: its beginning names it, and its end what to do. The attempt has all of it.
