@@ -161,7 +161,7 @@ NOT_CALLED = {
     "dynamodb:Scan": "dlq (list|show|discard)|retry cancel|stack (outputs|env)|token .+",
     "dynamodb:UpdateItem": "process (list|add)|request submit|audit|web|dlq (redrive|discard)|token show",
     "events:DescribeRule": "web",
-    "glue:GetJobRuns": "request (submit|list)|failed .+",
+    "glue:GetJobRuns": "failed .+",
     "kms:GetKeyPolicy": "web",
     "lambda:InvokeFunction": "web|token show",
     "sns:GetTopicAttributes": "web",
@@ -170,9 +170,9 @@ NOT_CALLED = {
     "sqs:DeleteMessage": "web",
     "sqs:ReceiveMessage": "doctor",
     "sqs:SendMessage": "process (list|pause)|failed discard",
-    "ssm:GetParameter": "status|process (?!repair).+|request list",
+    "ssm:GetParameter": "status|process (?!repair).+",
     "states:DescribeExecution": "request (submit|list)|failed .+|what-if",
-    "states:ListExecutions": "request (cancel|submit|list)|failed .+",
+    "states:ListExecutions": "request cancel|failed .+",
 }
 
 

@@ -8,7 +8,7 @@ import typer
 
 from slotkeeper.slots.request import Priority
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.bulk import carry_out
+from slotkeeper_cli.bulk_run import carry_out
 from slotkeeper_cli.cancellation import Cancelling
 from slotkeeper_cli.completion import process_names, request_ids
 from slotkeeper_cli.context import current_context

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.bulk import carry_out
+from slotkeeper_cli.bulk_run import carry_out
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.failures import FailureGroup, Failures, Filters, failed_at, failures, grouped
