@@ -85,5 +85,5 @@ def test_each_printed_time_names_its_zone(operator: Operator) -> None:
     assert ", to start before 2099-11-28 08:00:00 CET" in operator.run("status").stdout
     heading, line, totals = operator.run("request", "list", "sample", "--since", "2026-09-01").stdout.splitlines()
     assert heading.split()[1:3] == ["sent", "(CEST)"]
-    assert "2026-09-21 16:13:20" in line
+    assert "09-21 16:13:20" in line
     assert "since 2026-09-01 00:00:00 CEST until" in totals

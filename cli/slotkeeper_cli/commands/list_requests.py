@@ -21,7 +21,8 @@ from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.request_history import LAST_ENDED, ListedState, history, listing
 from slotkeeper_cli.unread import print_not_read
 
-ID_WIDTH = 26
+# Cells of an id, and in a terminal of 80 columns.
+ID_WIDTH, NARROW_ID = 26, 16
 # Of the last column, which is cut to the width of the terminal.
 _NARROWEST, _WIDE = 10, 60
 
@@ -66,7 +67,7 @@ def list_requests(
 def _render_list(console: Console, data: dict[str, Any]) -> None:
     requests = data["requests"]
     if requests:
-        _print_columns(console, _columns(requests))
+        _print_columns(console, _columns(requests, _id_width(console)))
     else:
         console.print(f"{data['process']} has no such request.")
     if data["not_shown"]:
@@ -76,12 +77,16 @@ def _render_list(console: Console, data: dict[str, Any]) -> None:
     print_not_read(console, data["not_read"])
 
 
-def _columns(requests: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+def _id_width(console: Console) -> int:
+    return ID_WIDTH if console.width >= 100 else NARROW_ID
+
+
+def _columns(requests: Sequence[dict[str, Any]], id_width: int) -> dict[str, list[str]]:
     """The headings with their cells; without columns that state the same of each request."""
     starts = [(each.get("expected_start") or {}).get("seconds") for each in requests]
     columns = {
         "place": [f"{each['position']:,}" if each["position"] else _state(each) for each in requests],
-        "request": [cut(each["request_id"], ID_WIDTH) for each in requests],
+        "request": [cut(each["request_id"], id_width) for each in requests],
         "since": [duration(each["age_seconds"]) for each in requests],
         "priority": [each["priority"] for each in requests],
         "weight": [str(each["weight"] or "") for each in requests],
@@ -105,12 +110,12 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
         # A zone has another name in summer.
         zones = "/".join(dict.fromkeys(f"{moment:%Z}" for moment in sent))
         columns = {
-            "request": [cut(each["request_id"], ID_WIDTH) for each in requests],
-            f"sent ({zones})": [f"{moment:%Y-%m-%d %H:%M:%S}" for moment in sent],
+            "request": [cut(each["request_id"], _id_width(console)) for each in requests],
+            f"sent ({zones})": [f"{moment:%m-%d %H:%M:%S}" for moment in sent],
             "waited": [duration(each["waited_seconds"]) for each in requests],
             "started": [_time(each["started"], moment) for each, moment in zip(requests, sent, strict=True)],
             "ended": [_time(each["ended"], moment) for each, moment in zip(requests, sent, strict=True)],
-            "outcome": [each["outcome"] + (f" ({each['code']})" if each["code"] else "") for each in requests],
+            "outcome": [_outcome(each) for each in requests],
         }
         _print_columns(console, columns)
     times = " ".join(f"{name} {local_time(seconds(data[name]))}" for name in ("since", "until"))
@@ -121,6 +126,12 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
         text += f" Of the {data['started']:,} that have started, the median wait is {middle}, the longest {longest}."
     console.print(text)
     print_not_read(console, data["not_read"])
+
+
+def _outcome(request: dict[str, Any]) -> str:
+    """How it ended; with its code, if that states more."""
+    outcome, code = request["outcome"], request["code"] or ""
+    return f"{outcome} ({code})" if code.casefold() not in ("", outcome.replace(" ", "")) else outcome
 
 
 def _time(text: str | None, sent: datetime) -> str:
