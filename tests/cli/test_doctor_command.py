@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from slotkeeper_cli import stack_connection
+from slotkeeper_cli import parallel, stack_connection
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.doctor import job_checks, readings, retry_checks
@@ -147,7 +147,7 @@ def test_a_check_of_processes_names_the_malformed_ones(operator: Operator, alarm
 @pytest.fixture
 def account(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Account:
     """The account over moto, read one call at a time, since StubbedCalls is not thread-safe."""
-    monkeypatch.setattr(stack_connection, "THREADS", 1)
+    monkeypatch.setattr(parallel, "THREADS", 1)
     return Account(StackConnection("slotkeeper"))
 
 
