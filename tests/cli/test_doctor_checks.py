@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -45,12 +44,6 @@ def mapping(**changes: Any) -> dict[str, Any]:
 OF_WORK = mapping(BatchSize=1, ScalingConfig={"MaximumConcurrency": 3})
 
 
-def queue(name: str, visibility: int = 30, dead: str = "", receives: int = 1000, **more: str) -> dict[str, str]:
-    policy = {"deadLetterTargetArn": f"arn:{dead}", "maxReceiveCount": receives}
-    redrive = {"RedrivePolicy": json.dumps(policy)} if dead else {}
-    return {"QueueArn": f"arn:{name}", "VisibilityTimeout": str(visibility), **redrive, **more}
-
-
 @dataclass
 class HealthyAccount:
     """The account of a healthy stack.
@@ -89,11 +82,10 @@ class HealthyAccount:
         queues = {one.name: ProcessWithQueue(one.name, one, [], NOW) for one in self.processes()[0]}
         healthy: dict[str, Any] = {
             "functions": {
-                "StarterFunction": FunctionSettings(30, None, "Terminate"),
-                "EndingFunction": FunctionSettings(60, None, "Terminate"),
-                "WorkerFunction": FunctionSettings(120, 5, "Allow"),
+                "StarterFunction": FunctionSettings(None, "Terminate"),
+                "EndingFunction": FunctionSettings(None, "Terminate"),
+                "WorkerFunction": FunctionSettings(5, "Allow"),
             },
-            "tables": {"Ledger": {"TTL", "point-in-time recovery"}, "Plain": set()},
             "rules": {"JanitorFunctionRound": "ENABLED"},
             "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
             "machines": {},
@@ -120,21 +112,13 @@ class HealthyAccount:
         return self._read("usual_seconds", {}).get(target)
 
     def template(self) -> Any:
-        ledger = {"TimeToLiveSpecification": {"Enabled": True}}
-        recovered = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": "true"}}
-        whole = {"WorkerFunction": {"RecursiveLoop": "Allow"}, "Ledger": ledger | recovered}
+        whole = {"WorkerFunction": {"RecursiveLoop": "Allow"}}
         return {name: {"Properties": each} for name, each in self._read("template", whole).items()}
 
     def queues(self) -> Any:
-        consumed = [
-            queue("RequestQueue", 180, "RequestDeadLetterQueue", 20),
-            queue("DispatchQueue", 180),
-            queue("EndingQueue", 360),
-            queue("WorkQueue", 720, "WorkDeadLetterQueue"),
-            queue("RequestDeadLetterQueue"),
-            queue("WorkDeadLetterQueue"),
-        ]
-        return self._read("attributes", {one["QueueArn"].removeprefix("arn:"): one for one in consumed})
+        return self._read(
+            "attributes", {name: {} for name in ("RequestQueue", "DispatchQueue", "EndingQueue", "WorkQueue")}
+        )
 
     def event_sources(self, name: str) -> Any:
         return self._read("event_sources", {}).get(name, [OF_WORK if name == "WorkQueue" else mapping()])
@@ -182,14 +166,10 @@ def _rows(*listed: Any, is_whole: bool = True) -> dict[str, Any]:
 def _worker(reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
     """The worker's reserved concurrency, the account's unreserved one, and WorkerReservedConcurrency."""
     return {
-        "functions": {"WorkerFunction": FunctionSettings(120, reserved, "Allow")},
+        "functions": {"WorkerFunction": FunctionSettings(reserved, "Allow")},
         "parameters": {"WorkerReservedConcurrency": wanted},
         "unreserved_concurrency": unreserved,
     }
-
-
-def _work_queue(**policy: Any) -> dict[str, Any]:
-    return {"attributes": {"WorkQueue": queue("WorkQueue", 720, RedrivePolicy=json.dumps(policy))}}
 
 
 def _source(name: str, *mappings: dict[str, Any]) -> dict[str, Any]:
@@ -212,12 +192,6 @@ def _runs(most: int) -> dict[str, Any]:
 CANCELLED = {"code": "Cancelled", "reason": ""}
 PENDING = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
 SHARED = [process(name="a"), process(name="b")]  # with 3 slots each
-INDEXED = {
-    "TimeToLiveSpecification": {"Enabled": True},
-    "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
-    "DeletionProtectionEnabled": True,
-    "LocalSecondaryIndexes": [{"IndexName": "place"}, {"IndexName": "open"}],
-}
 HELD = rules.force_open(Health(), NOW, "maintenance")
 MACHINE = {"processes": [process(target="arn:m")], "jobs": {}}
 
@@ -294,23 +268,6 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("stack", {"description": {"StackStatus": "UPDATE_IN_PROGRESS"}}, ["warn: the stack is UPDATE_IN_PROGRESS"]),
     ("stack", {"description": {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}}, []),
     ("stack", {"outputs": {"SlotkeeperVersion": "0.0.9"}}, ["warn: the stack has version 0.0.9"]),
-    (
-        "queues",
-        {"attributes": {"RequestQueue": queue("RequestQueue", 179, "RequestDeadLetterQueue", 20)}},
-        ["bad: RequestQueue has a visibility timeout of 179 s, but StarterFunction may run for 30 s: Set it to 180 s"],
-    ),
-    ("queues", _work_queue(), ["bad: the dead-letter queue of WorkQueue is missing, not WorkDeadLetterQueue"]),
-    ("queues", _work_queue(deadLetterTargetArn="arn:other"), ["bad: the dead-letter queue of WorkQueue is arn:other"]),
-    (
-        "queues",
-        _work_queue(deadLetterTargetArn="arn:WorkDeadLetterQueue", maxReceiveCount="5"),
-        ["bad: WorkQueue dead-letters a message after 5 receives"],
-    ),
-    (
-        "queues",
-        {"attributes": {"DispatchQueue": queue("DispatchQueue", 180, "Other")}},
-        ["bad: the dead-letter queue of DispatchQueue is arn:Other, not none"],
-    ),
     ("event-sources", _source("WorkQueue"), ["bad: WorkQueue has 0 event source mappings, but should have one"]),
     ("event-sources", _source("WorkQueue", OF_WORK, OF_WORK), ["bad: WorkQueue has 2 event source mappings"]),
     (
@@ -357,20 +314,10 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "functions",
-        {"functions": {"J": FunctionSettings(300, 0, "Terminate")}},
+        {"functions": {"J": FunctionSettings(0, "Terminate")}},
         ["bad: J has a reserved concurrency of 0"],
     ),
-    ("recursion", {"functions": {"J": FunctionSettings(300, 1, "Allow")}}, ["bad: J has RecursiveLoop Allow, but"]),
-    (
-        "tables",
-        {"tables": {"Requests": {"index place"}}, "template": {"Requests": INDEXED}},
-        [
-            "bad: Requests has no TTL, unlike the template: Deploy",
-            "warn: Requests has no deletion protection",
-            "bad: Requests has no index open, unlike the template: What reads it fails.",
-            "bad: Requests has no point-in-time recovery",
-        ],
-    ),
+    ("recursion", {"functions": {"J": FunctionSettings(1, "Allow")}}, ["bad: J has RecursiveLoop Allow, but"]),
     (
         "rules",
         {"rules": {"JanitorRound": "DISABLED"}},

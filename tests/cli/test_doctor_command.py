@@ -19,11 +19,11 @@ from slotkeeper_cli.doctor.readings import FunctionSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from tests.cli.account_contents import edit, send_dead_letter
-from tests.cli.operator_account import NOW, TEMPLATE, Operator, StubbedCalls, client, stack_of
+from tests.cli.operator_account import NOW, Operator, StubbedCalls, client, stack_of
 from tests.cli.situations import set_clock
 from tests.support.module_time import replace_time
 
-FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+FUNCTION, RULE = "AWS::Lambda::Function", "AWS::Events::Rule"
 # Checks that need no more than the account of these tests has.
 ONLY = ("processes", "held-back", "drift", "dead-letters", "alarms", "rules")
 CHOSEN = [argument for name in ONLY for argument in ("--only", name)]
@@ -170,7 +170,6 @@ def test_a_live_run_without_a_slot_is_found_but_not_of_a_malformed_process(
 def test_functions_are_read(account: Account) -> None:
     reserved = {"starter-1": {}, "worker-1": {"ReservedConcurrentExecutions": 5}}
     answers = {
-        "GetFunctionConfiguration": lambda _: {"Timeout": 30},
         "GetFunctionConcurrency": lambda params: reserved[params["FunctionName"]],
         "GetFunctionRecursionConfig": lambda _: {"RecursiveLoop": "Allow"},
         "GetAccountSettings": lambda _: {"AccountLimit": {"UnreservedConcurrentExecutions": 995}},
@@ -178,25 +177,10 @@ def test_functions_are_read(account: Account) -> None:
     resources = ("StarterFunction", "starter-1", FUNCTION), ("WorkerFunction", "worker-1", FUNCTION)
     with stack_of(*resources), StubbedCalls("lambda", answers):
         assert readings.functions(account) == {
-            "StarterFunction": FunctionSettings(30, None, "Allow"),
-            "WorkerFunction": FunctionSettings(30, 5, "Allow"),
+            "StarterFunction": FunctionSettings(None, "Allow"),
+            "WorkerFunction": FunctionSettings(5, "Allow"),
         }
         assert readings.unreserved_concurrency(account) == 995
-
-
-def test_tables_and_their_indexes_are_read_as_deployed_and_as_in_the_template(
-    operator: Operator, account: Account
-) -> None:
-    name = operator.outputs["RequestTableName"]
-    operator.dynamodb.update_time_to_live(
-        TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"}
-    )
-    body = json.dumps({"Resources": {"RequestTable": TEMPLATE["Resources"]["RequestTable"]}}, default=str)
-    with stack_of(("RequestTable", name, TABLE), GetTemplate=lambda _: {"TemplateBody": body}):
-        has = readings.tables(account)["RequestTable"]
-        wanted = readings.wanted_features(readings.properties(account, "RequestTable"))
-    assert {"TTL", "index place", "index open", "index failed"} <= has
-    assert wanted - has == {"point-in-time recovery", "deletion protection"}
 
 
 def test_rules_are_read_from_any_bus(account: Account) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slotkeeper import __version__
 from slotkeeper_cli.doctor import readings
-from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck, Severity
+from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.stack_connection import drifted_resources
 
@@ -22,36 +21,27 @@ class QueueConsumer:
     """How a function receives the messages of a queue.
 
     Attributes:
-        dead_letters: the queue's dead-letter queue; empty if it has none.
-        receives: after which SQS moves a message there.
         batch: the number of messages of a batch.
         concurrency: the parameter with the most invocations at the same time.
         alone: what happens without the function.
     """
 
     function: str
-    dead_letters: str
-    receives: int
     batch: int
     concurrency: str
     alone: str
 
 
-_BY_JANITOR = "The janitor alone {}, once a minute."
+_STARTS = "StarterConcurrency"
 CONSUMERS = {
-    "RequestQueue": QueueConsumer(
-        *("StarterFunction", "RequestDeadLetterQueue", 20, 10, "StarterConcurrency"),
-        "No request that is sent is queued or started.",
-    ),
+    "RequestQueue": QueueConsumer("StarterFunction", 10, _STARTS, "No request that is sent is queued or started."),
     "DispatchQueue": QueueConsumer(
-        "StarterFunction", "", 0, 10, "StarterConcurrency", _BY_JANITOR.format("starts what is queued")
+        "StarterFunction", 10, _STARTS, "The janitor alone starts what is queued, once a minute."
     ),
     "EndingQueue": QueueConsumer(
-        "EndingFunction", "", 0, 10, "StarterConcurrency", _BY_JANITOR.format("answers callers and publishes ends")
+        "EndingFunction", 10, _STARTS, "The janitor alone answers callers and publishes ends, once a minute."
     ),
-    "WorkQueue": QueueConsumer(
-        "WorkerFunction", "WorkDeadLetterQueue", 1000, 1, "WorkerConcurrency", "No work of the worker is done."
-    ),
+    "WorkQueue": QueueConsumer("WorkerFunction", 1, "WorkerConcurrency", "No work of the worker is done."),
 }
 # What an event source must have, and what happens otherwise.
 _OTHERWISE = {
@@ -59,7 +49,6 @@ _OTHERWISE = {
     "FunctionResponseTypes": "Messages that should stay are deleted.",
     "MaximumConcurrency": "It limits concurrent calls.",
 }
-_VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
 _SPARE_CONCURRENCY = 2  # above WorkerConcurrency, so that Lambda does not throttle messages that it has received
 _MIN_UNRESERVED = 100  # that an account must leave (Lambda API Reference, PutFunctionConcurrency)
 # Template's RecursiveLoop -> its reason.
@@ -81,39 +70,11 @@ def stack(account: Account, _now: float) -> Iterator[Finding]:
         yield Finding("warn", what, "Install the command of the stack's version, or deploy this version.")
 
 
-def _consumed(account: Account) -> Iterator[tuple[str, QueueConsumer]]:
-    """The entries of CONSUMERS whose queue is deployed."""
-    absent = {flow.name for flow in account.stack.not_deployed}
-    return (
-        (queue, consumer) for queue, consumer in CONSUMERS.items() if queue != "WorkQueue" or "worker" not in absent
-    )
-
-
-def queues(account: Account, _now: float) -> Iterator[Finding]:
-    known = account.queues()
-    for queue, consumer in _consumed(account):
-        seconds, timeout = (
-            int(known[queue]["VisibilityTimeout"]),
-            readings.functions(account)[consumer.function].timeout,
-        )
-        if seconds < _VISIBILITY_FACTOR * timeout:
-            yield Finding(
-                "bad",
-                f"{queue} has a visibility timeout of {seconds} s, but {consumer.function} may run for {timeout} s",
-                f"Set it to {_VISIBILITY_FACTOR * timeout} s, six times the function's timeout. {DEPLOY}",
-            )
-        policy = json.loads(known[queue].get("RedrivePolicy", "{}"))
-        target, dead = str(policy.get("deadLetterTargetArn", "")), consumer.dead_letters
-        if target != (known[dead]["QueueArn"] if dead else ""):
-            what = f"the dead-letter queue of {queue} is {target or 'missing'}, not {dead or 'none'}"
-            yield Finding("bad", what, DEPLOY)
-        elif int(policy.get("maxReceiveCount", 0)) < consumer.receives:
-            what = f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives"
-            yield Finding("bad", what, f"Set maxReceiveCount to {consumer.receives}. {DEPLOY}")
-
-
 def event_sources(account: Account, _now: float) -> Iterator[Finding]:
-    for queue, consumer in _consumed(account):
+    absent = {flow.name for flow in account.stack.not_deployed}
+    for queue, consumer in CONSUMERS.items():
+        if queue == "WorkQueue" and "worker" in absent:
+            continue
         mappings = account.event_sources(queue)
         if len(mappings) != 1:
             number = count(len(mappings), "event source mapping")
@@ -122,7 +83,7 @@ def event_sources(account: Account, _now: float) -> Iterator[Finding]:
             yield Finding("bad", what, others if mappings else f"{consumer.alone} {DEPLOY}")
         for one in mappings:
             if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
-                messages = int(account.queues()[queue].get("ApproximateNumberOfMessages", 0))
+                messages = int(account.queues().get(queue, {}).get("ApproximateNumberOfMessages", 0))
                 waits = f" {count(messages, 'message is', 'messages are')} waiting there." * bool(messages)
                 changed = one.get("LastModified")
                 yield Finding(
@@ -173,15 +134,6 @@ def recursion(account: Account, _now: float) -> Iterator[Finding]:
             yield Finding("bad", what, f"{_WHY_RECURSION.get(wanted, '')} {how}")
 
 
-def tables(account: Account, _now: float) -> Iterator[Finding]:
-    for name, has in readings.tables(account).items():
-        for feature in sorted(readings.wanted_features(readings.properties(account, name)) - has):
-            is_index = feature.startswith("index ")
-            create = "What reads it fails. A local index exists from a table's creation on (docs/runbooks.md)."
-            severity: Severity = "warn" if feature == readings.PROTECTION else "bad"
-            yield Finding(severity, f"{name} has no {feature}, unlike the template", create if is_index else DEPLOY)
-
-
 def rules(account: Account, _now: float) -> Iterator[Finding]:
     for name, state in readings.rules(account).items():
         wanted = readings.properties(account, name).get("State", "ENABLED")
@@ -191,7 +143,10 @@ def rules(account: Account, _now: float) -> Iterator[Finding]:
 
 
 def stack_drift(account: Account, _now: float) -> Iterator[Finding]:
-    """Resources that CloudFormation finds changed. Runs only with --stack-drift, since it takes minutes."""
+    """Resources whose properties differ from the template and its parameters, such as queues and tables.
+
+    Runs only with --stack-drift, since it takes minutes (CloudFormation API Reference, DetectStackDrift).
+    """
     for name, status in drifted_resources(account.stack).items():
         if name == "RetryPolicyParameter" and status == "MODIFIED":
             continue  # operators change the retry policy there
@@ -202,11 +157,9 @@ def stack_drift(account: Account, _now: float) -> Iterator[Finding]:
 CHECKS = (
     HealthCheck("event-sources", "functions receive the messages of their queues", event_sources, is_urgent=True),
     HealthCheck("stack", "the last deployment has finished, with this command's version", stack),
-    HealthCheck("queues", "queues have their visibility timeouts and dead-letter queues", queues),
     HealthCheck("worker-concurrency", "Lambda does not throttle the worker", worker_concurrency, "worker"),
     HealthCheck("functions", "no function has a reserved concurrency of 0", functions),
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
-    HealthCheck("tables", "TTL, recovery, protection and indexes of tables are as in the template", tables),
     HealthCheck("rules", "schedules and event rules are enabled", rules),
 )
 DRIFT = HealthCheck("stack-drift", "resources are as in the template", stack_drift)

@@ -29,8 +29,7 @@ SLOW_SECONDS = 60.0
 DAY = 86_400
 # Of a function without a setting (Lambda API Reference, GetFunctionRecursionConfig).
 DEFAULT_RECURSION = "Terminate"
-PROTECTION = "deletion protection"
-FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+FUNCTION, RULE = "AWS::Lambda::Function", "AWS::Events::Rule"
 
 
 def reading[**Arguments, Result](
@@ -184,9 +183,8 @@ def last_ended(account: Account, process: str) -> Listed[RequestRow]:
 
 @dataclass(frozen=True)
 class FunctionSettings:
-    """A function's timeout in seconds; its reserved concurrency, None if it has none; and its RecursiveLoop."""
+    """A function's reserved concurrency, None if it has none; and its RecursiveLoop."""
 
-    timeout: int
     reserved: int | None
     recursion: str
 
@@ -199,7 +197,6 @@ def functions(account: Account) -> dict[str, FunctionSettings]:
     def read(function: StackResource) -> FunctionSettings:
         name = function.name
         return FunctionSettings(
-            client.get_function_configuration(FunctionName=name)["Timeout"],
             client.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions"),
             client.get_function_recursion_config(FunctionName=name)["RecursiveLoop"],
         )
@@ -217,40 +214,6 @@ def properties(account: Account, resource: str) -> Mapping[str, Any]:
     """The properties of a resource in the deployed template; empty if it has none."""
     found: Mapping[str, Any] = account.template().get(resource, {}).get("Properties", {})
     return found
-
-
-@reading
-def tables(account: Account) -> dict[str, set[str]]:
-    """What each deployed table has of the features of `wanted_features`, by logical id."""
-    client = account.stack.client("dynamodb")
-
-    def read(resource: StackResource) -> set[str]:
-        name = resource.name
-        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
-        recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-        time_to_live = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"].get("TimeToLiveStatus")
-        return wanted_features(
-            client.describe_table(TableName=name)["Table"]
-            | {
-                "TimeToLiveSpecification": {"Enabled": time_to_live in ("ENABLED", "ENABLING")},
-                "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": recovery == "ENABLED"},
-            }
-        )
-
-    return _each(account, TABLE, read)
-
-
-def wanted_features(wanted: Mapping[str, Any]) -> set[str]:
-    """The features of a table that a template's properties state."""
-    stated = {
-        "TTL": wanted.get("TimeToLiveSpecification", {}).get("Enabled"),
-        "point-in-time recovery": wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"),
-        PROTECTION: wanted.get("DeletionProtectionEnabled"),
-    }
-    kinds = ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
-    indexes = {f"index {index['IndexName']}" for kind in kinds for index in wanted.get(kind, [])}
-    # A value of the template may be a text.
-    return indexes | {name for name, value in stated.items() if str(value).lower() == "true"}
 
 
 @reading
