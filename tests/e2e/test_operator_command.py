@@ -19,8 +19,8 @@ Slotkeeper = Callable[..., Any]
 
 
 # Checks whose subjects no test of this folder changes permanently, unlike processes, queues and alarms.
-OF_THE_TEMPLATE = ("stack", "queues", "event-sources", "worker-concurrency", "functions", "recursion", "tables")
-OF_THE_TEMPLATE += ("rules", "alarm-actions", "keys")
+OF_THE_TEMPLATE = ("stack", "event-sources", "worker-concurrency", "functions", "recursion", "rules", "alarm-actions")
+OF_THE_TEMPLATE += ("keys",)
 
 
 def test_the_doctor_checks_everything_and_the_templates_resources_are_healthy(slotkeeper: Slotkeeper) -> None:
