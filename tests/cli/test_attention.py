@@ -26,6 +26,7 @@ from tests.cli.situations import Names, set_clock
 
 SINCE = "2026-09-21T14:13:20Z"  # NOW
 HOUR = 3600.0
+DENIED = {"Error": {"Code": "AccessDenied", "Message": "no"}}
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ TROUBLES = {
     "an item is malformed": Trouble(
         _malformed,
         "bad",
-        "the item of process odd is malformed, and 2 queued requests wait",
+        "the item of process odd is malformed, and 2 requests are queued",
         "slot_limit",
         "slotkeeper process repair odd",
         process="odd",
@@ -463,6 +464,27 @@ def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, mon
     assert [each["what"] for each in attention(account)["items"]] == []
 
 
+def test_a_malformed_item_is_found_without_the_permission_to_read_queues(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _malformed(operator)
+    set_clock(monkeypatch, NOW + 60)
+    with StubbedCalls("dynamodb", {"Scan": lambda asked: DENIED if "IndexName" in asked else None}):
+        found = attention(Account(StackConnection("slotkeeper")))
+    assert [each["what"] for each in found["items"]] == ["the item of process odd is malformed"]
+    assert "AccessDenied" in found["not_read"][0]["why"]
+
+
+def test_executions_that_were_not_read_are_counted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slotkeeper_cli.account.MAX_DESCRIBED", 0)
+    operator.processes.set_limit("sample", 2)
+    _stranded(operator)
+    operator.stop(operator.hold("b"))
+    set_clock(monkeypatch, NOW + 60)
+    found = [each["what"] for each in items()]
+    assert found == ["1 of 1 holder not checked", "1 of 1 started request not checked"]
+
+
 def test_a_queue_has_its_own_order_not_that_of_the_scan(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.wait("b")
     operator.wait("a", priority="high")
@@ -529,8 +551,7 @@ def test_what_could_not_be_read_is_named_once_for_each_reason(
 ) -> None:
     _refused(operator)
     set_clock(monkeypatch, NOW + 60)
-    denied = {"Error": {"Code": "AccessDenied", "Message": "no"}}
-    with StubbedCalls("dynamodb", {"Scan": lambda _: denied}):
+    with StubbedCalls("dynamodb", {"Scan": lambda _: DENIED}):
         found = attention(Account(StackConnection("slotkeeper")))
     assert [each["what"] for each in found["items"]] == ["RequestDeadLetterQueue has 50 messages"]
     (one,) = found["not_read"]

@@ -8,9 +8,11 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Stopped, TooEarly
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
 from slotkeeper_cli.doctor import readings
@@ -29,7 +31,6 @@ _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
 _LATE_RING_SECONDS = 60
 _LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function of endings could not
 _MAX_AGAIN = 20  # queues that are read a second time
-MAX_CHECKED = 100  # started requests whose executions are described
 ALWAYS = 3  # requests of a process without a success between them, from which on it always fails
 _MAX_JUDGED = 50  # processes with failures whose history is read
 _REASON = 200  # characters of a failure's reason
@@ -45,18 +46,21 @@ _HELD_BACK: dict[type[Reason], tuple[Severity, str]] = {
 # ------------------------------------------------------------------------------------------------------------ processes
 
 
-def malformed(account: Account, _now: float) -> Iterator[Finding]:
-    for one in readings.queues(account).of.values():
-        if isinstance(one.process, MalformedProcess):
-            waits = f", and {count(len(one.rows), 'queued request')} wait{'s' * (len(one.rows) == 1)}" * bool(one.rows)
-            yield _queued(
-                "bad",
-                one,
-                f"the item of process {one.name} is malformed{waits}",
-                f"{one.process}. No request of the process starts.",
-                next_step("process repair", one.name),
-            )
+def malformed(account: Account, now: float) -> Iterator[Finding]:
     processes, errors = account.processes()
+    for error in errors:
+        try:
+            one = readings.queues(account).of[error.process]
+        except ClientError:  # other checks state it
+            one = ProcessWithQueue(error.process, error, [], now)
+        waits = f", and {readings.are_queued(one.rows)}" * bool(one.rows)
+        yield _queued(
+            "bad",
+            one,
+            f"the item of process {one.name} is malformed{waits}",
+            f"{error}. No request of the process starts.",
+            next_step("process repair", one.name),
+        )
     if not processes and not errors:
         yield Finding("warn", "there is no process", "Every request is rejected.", "slotkeeper process add")
 
@@ -202,8 +206,7 @@ def closed_holders(account: Account, now: float) -> Iterator[Finding]:
         if not holder.is_lease
     )
     statuses = account.statuses(name for _, _, name in holders)
-    if unread := len(holders) - len(statuses):
-        yield Finding("warn", f"{count(unread, 'holder')} of {len(holders):,} not checked: too many do not run")
+    yield from _unchecked(len(holders) - len(statuses), len(holders), "holder")
     closed = [(process, name) for _, process, name in holders if statuses.get(name, "RUNNING") not in _OPEN]
     # Read again: it may have released its slot between the two reads.
     fresh = {process: account.control.slots.read(process) for process in dict(closed)}
@@ -228,6 +231,13 @@ def closed_holders(account: Account, now: float) -> Iterator[Finding]:
         )
 
 
+def _unchecked(number: int, of: int, noun: str) -> Iterator[Finding]:
+    """That the account has not read the executions of all (`Account.statuses`)."""
+    if number:
+        why = "There are more executions than one answer reads: those that run, and some of the others."
+        yield Finding("warn", f"{number:,} of {count(of, noun)} not checked", why)
+
+
 def expired_leases(account: Account, now: float) -> Iterator[Finding]:
     for process in account.processes()[0]:
         for name, holder in process.holders.items():
@@ -250,8 +260,8 @@ def stranded(account: Account, now: float) -> Iterator[Finding]:
     unread = {one.process for one in errors}
     started = [row for row in readings.open_rows(account).rows if row.state == "STARTED"]
     unheld = [row for row in started if row.execution not in held and row.process not in unread]
-    unheld = sorted(unheld, key=lambda row: row.at)[:MAX_CHECKED]
     statuses = account.statuses(row.execution for row in unheld)
+    yield from _unchecked(len(unheld) - len(statuses), len(unheld), "started request")
     for one in unheld:
         if statuses.get(one.execution, "RUNNING") in _OPEN:
             continue
