@@ -143,16 +143,28 @@ def test_the_rule_and_its_dispatch_are_small_with_everything_that_they_import(
     assert sum(len(_modules()[name].read_text().splitlines()) for name in loaded) <= lines
 
 
-def test_slots_have_five_floors() -> None:
+@pytest.mark.parametrize(("package", "most"), [("slotkeeper.slots", 5), ("slotkeeper_cli", 6)])
+def test_a_package_has_few_floors(package: str, most: int) -> None:
     """The modules on a floor import only those below it."""
-    slots = {name: path for name, path in _modules().items() if name.startswith("slotkeeper.slots.")}
-    sorter = TopologicalSorter({name: _imports(path) & slots.keys() for name, path in slots.items()})
+    modules = {name: path for name, path in _modules().items() if name.startswith(f"{package}.")}
+    sorter = TopologicalSorter({name: _imports(path) & modules.keys() for name, path in modules.items()})
     sorter.prepare()
     floors = []
     while ready := sorter.get_ready():
-        floors.append(sorted(name.rpartition(".")[2] for name in ready))
+        floors.append(sorted(name.removeprefix(f"{package}.") for name in ready))
         sorter.done(*ready)
-    assert len(floors) <= 5, floors
+    assert len(floors) <= most, floors
+
+
+def test_answers_import_no_command_and_no_page() -> None:
+    for name, path in _modules().items():
+        if name.startswith("slotkeeper_cli.") and not name.startswith(
+            ("slotkeeper_cli.commands", "slotkeeper_cli.web")
+        ):
+            above = {
+                each for each in _imports(path) if each.startswith(("slotkeeper_cli.commands", "slotkeeper_cli.web"))
+            }
+            assert above == set(), name
 
 
 def test_only_the_plan_compares_a_weight_with_a_limit() -> None:

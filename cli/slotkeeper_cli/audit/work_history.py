@@ -15,14 +15,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority, process_of_execution
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.unread import UnreadSource
+
+if TYPE_CHECKING:
+    from slotkeeper_cli.unread import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"

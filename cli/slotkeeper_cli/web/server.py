@@ -17,7 +17,6 @@ from nicegui import app, ui
 
 from slotkeeper_cli.output import Output
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.web import pages
 from slotkeeper_cli.web.access import Access, Entrance, leading_to
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Console
@@ -34,7 +33,9 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
         shows: open it in the browser. An address that opens the console for its first reader is then printed only on a
             terminal, since other output may be a log.
     """
-    from slotkeeper_cli.web.reading import PageReadings, badges  # noqa: PLC0415 - the answers are above this module
+    # Here, since pages and answers are above this module.
+    from slotkeeper_cli.web import pages  # noqa: PLC0415
+    from slotkeeper_cli.web.reading import PageReadings, badges  # noqa: PLC0415
 
     prints = not shows or sys.stderr.isatty()
     until_entered = ExitStack()
