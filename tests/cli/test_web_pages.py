@@ -100,7 +100,8 @@ def test_a_dialog_can_be_read_and_used_by_every_operator(troubled: Reader) -> No
         page.add_script_tag(content=axe.read_text())
         violations = page.evaluate("axe.run(document.querySelector('[role=dialog]'))")["violations"]
         assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == []
-        assert [each for each in low_contrasts(page) if "dialog" in each] == []
+        page.evaluate("document.querySelector('.nicegui-layout').style.visibility = 'hidden'")  # it is dimmed
+        assert low_contrasts(page) == []
 
 
 def test_a_change_shows_what_changes_its_command_and_its_outcome_then_the_page_shows_it(troubled: Reader) -> None:
@@ -122,8 +123,9 @@ def test_requests_that_are_selected_stay_so_over_refreshes_and_are_cancelled_aft
     troubled: Reader,
 ) -> None:
     page = troubled.open("process/no-slots")
-    for number in (1, 3):
-        page.get_by_label(f"Select stopped-{number}").check()
+    page.get_by_role("button", name="Select all on this page").click()
+    for number in (0, 2, 4, 5, 6, 7):
+        page.get_by_label(f"Select stopped-{number}").uncheck()
     before = page.locator(".read time").last.get_attribute("datetime")
     page.wait_for_function(f"[...document.querySelectorAll('.read time')].some(each => each.dateTime > '{before}')")
     page.get_by_role("button", name="Cancel the selected").click()

@@ -102,20 +102,24 @@ def test_a_process_that_does_not_exist_is_named(readings: PageReadings) -> None:
         readings.process("other").read()
 
 
-def test_what_could_not_be_read_is_named_and_the_rest_is_shown(
-    readings: PageReadings, monkeypatch: pytest.MonkeyPatch
+def test_what_could_not_be_read_is_named_and_taken_for_neither_absent_nor_dead(
+    operator: Operator, readings: PageReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = BaseClient._make_api_call
+    operator.hold("running")
+    real, denied = BaseClient._make_api_call, {"DescribeAlarms", "ListExecutions", "DescribeExecution"}
 
-    def denied(client: BaseClient, operation: str, arguments: Any) -> Any:
-        if operation != "DescribeAlarms":
+    def call(client: BaseClient, operation: str, arguments: Any) -> Any:
+        if operation not in denied:
             return real(client, operation, arguments)
         raise client.exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", denied)
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
     shown = _overview(readings.overview().read())
     assert "alarms" in [each["source"] for each in shown["not_read"]]
-    assert shown["all"] == 1
+    assert [each["value"] for each in shown["tiles"]] == ["0", "1", "0", "not read"]
+    assert "Alarms" not in badges(readings.overview().read())
+    (holder,) = _queue(readings)["holders"]
+    assert holder["dead"] == ""
 
 
 def test_the_page_of_the_token_never_has_the_token(operator: Operator, readings: PageReadings) -> None:

@@ -150,7 +150,7 @@ def test_with_write_a_pause_is_the_audited_command(stack: DeployedStack, writing
     writing.get_by_role("button", name="Run", exact=True).click()
     _see(writing, f"{process}: paused")
     writing.get_by_role("button", name="Close").click()
-    writing.get_by_role("button", name="Resume").wait_for()
+    writing.get_by_role("button", name="Resume", exact=True).wait_for()
     assert stack.item(process).paused
     logs = stack.aws.client("logs")
     events = logs.filter_log_events(logGroupName=stack.outputs["AuditLogGroupName"])["events"]

@@ -38,11 +38,16 @@ _SECTIONS = {
 }
 # Of the numbers in the navigation.
 _MEANINGS = {"Processes": "need attention", "Failures": "in 24 hours", "Alarms": "ringing"}
-# A click on a button that carries a key sends the key and the fields of its form.
+# A click on a button that carries a key sends the key and the fields of its form; one that selects all sends nothing.
 _ON_CLICK = """event => {
-  const button = event.target.closest('[data-run]')
-  if (!button || button.disabled) return
+  const button = event.target.closest('[data-run], [data-pick]')
+  if (!button) return
   event.preventDefault()
+  if ('pick' in button.dataset) {
+    const boxes = [...button.form.querySelectorAll('[type=checkbox]')], wanted = !boxes.every(each => each.checked)
+    for (const each of boxes) if (each.checked !== wanted) each.click()
+    return
+  }
   window.pressed = button.id
   const fields = {}
   if (button.form) for (const [name, value] of new FormData(button.form)) (fields[name] ??= []).push(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
 from slotkeeper_cli.holders import lease_text
@@ -63,20 +63,15 @@ def declare(console: Console, readings: PageReadings) -> None:
         # A number of the address is not trusted: a long period makes many calls.
         hours = int(given) if given in map(str, _HISTORY_PERIODS) else 3
         period = Part("period.html", readings.process(name), partial(_period, hours=hours))
-        console.page(
-            f"History of {name}",
-            request,
-            [period, Part("history.html", readings.history(name, hours), _history)],
-            "Processes",
-        )
+        parts = [period, Part("history.html", readings.history(name, hours), _history)]
+        console.page(f"History of {name}", request, parts, "Processes")
 
     @ui.page("/request")
     def request_page(request: Request) -> None:
         given = request.query_params.get("id", "").strip()
         reading = readings.request(given, request.query_params.get("process") or None)
-        console.page(
-            f"Request {given}", request, [Part("request.html", reading, partial(_request, given=given))], "Processes"
-        )
+        part = Part("request.html", reading, partial(_request, given=given))
+        console.page(f"Request {given}", request, [part], "Processes")
 
     @ui.page("/failures")
     def failures(request: Request) -> None:
@@ -135,8 +130,11 @@ def _overview(data: Mapping[str, Any], view: View, sparks: Any) -> Mapping[str, 
     idle = [] if wanted or state else [each for each in found if each["state"] == "idle" and not each["trouble"]]
     paged = view.page_of([each for each in found if each not in idle])
     drawn = sparks([each["name"] for each in paged["rows"] if each["slot_limit"] is not None])
-    queued = sum(each["queued"] or 0 for each in every)
-    running = sum(len(each["weights"]) for each in every)
+    numbers = [each["queued"] for each in every]
+    queued = (
+        "more than " if None in numbers or any(each["is_cut"] for each in every) else ""
+    ) + f"{sum(filter(None, numbers)):,}"
+    running = f"{sum(len(each['weights']) for each in every):,}"
     return {
         **data,
         "all": len(every),
@@ -146,17 +144,18 @@ def _overview(data: Mapping[str, Any], view: View, sparks: Any) -> Mapping[str, 
         "idle_number": len(idle),
         "add": next_step("process add"),
         "tiles": [
-            {
-                "label": "queued",
-                "value": f"{queued:,}",
-                "href": "./?state=waiting#processes",
-                "kind": "wait" * bool(queued),
-            },
-            {"label": "hold slots", "value": f"{running:,}", "href": "./#processes", "kind": "busy" * bool(running)},
-            _tile("failed in 24 h", data["failed"], "failures?period=24h"),
-            _tile("ringing alarms", data["ringing"], "alarms"),
+            _tile("queued", queued, "./?state=waiting#processes", "wait"),
+            _tile("hold slots", running, "./#processes", "busy"),
+            _tile("failed in 24 h", data["failed"], "failures?period=24h", "bad"),
+            _tile("ringing alarms", data["ringing"], "alarms", "bad"),
         ],
     }
+
+
+def _tile(label: str, value: Any, href: str, kind: str) -> dict[str, Any]:
+    """A number that leads to its page. None: it could not be read."""
+    shown = "not read" if value is None else str(value)
+    return {"label": label, "value": shown, "href": href, "kind": "warn" if value is None else kind * (shown != "0")}
 
 
 _ORDER = ("bad", "warn", "wait", "busy", "ok", "off")
@@ -198,10 +197,6 @@ def _state(process: Mapping[str, Any]) -> tuple[str, str]:
     if queued:
         return "waiting", "wait"
     return ("running", "ok") if in_use else ("idle", "off")
-
-
-def _tile(label: str, value: int, href: str) -> dict[str, Any]:
-    return {"label": label, "value": f"{value:,}", "href": href, "kind": "bad" if value else "ok"}
 
 
 def _process(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
@@ -270,7 +265,7 @@ def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
 
     return {
         "name": name,
-        "queued": ("more than " if data["is_cut"] else "") + f"{data['queued']:,}",
+        "queued": "more than " * data["is_cut"] + f"{data['queued']:,}",
         "all": len(data["requests"]),
         "paged": paged,
         "is_free": process["slots_in_use"] < process["slot_limit"] and not process["paused"],
@@ -283,8 +278,8 @@ def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
 
 def _holder(holder: Mapping[str, Any], process: str, view: View) -> Mapping[str, Any]:
     is_lease = holder["state"] == "LEASED"
-    status = "RUNNING" if is_lease else holder["execution_status"]
-    dead = "" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else f"execution {status}"
+    status = holder.get("execution_status")  # None: it was not read; "": there is no such execution
+    dead = "" if status in (None, "RUNNING", "PENDING_REDRIVE") else f"execution {status or 'not found'}"
     if is_lease and holder["seconds_left"] < 0:
         dead = "expired"
     stops = not (is_lease or dead) and holder["request_id"]
@@ -364,7 +359,7 @@ def _found(one: Mapping[str, Any], view: View) -> Mapping[str, Any]:
         "process": process,
         "state": one["state"] or "malformed",
         "answer": _sentence(one["answer"]),
-        "reasons": one.get("reasons", []),
+        "reasons": one.get("reasons", []) if len(one.get("reasons", [])) > 1 else [],  # one is in the answer
         "expected": (one.get("expected_start") or {}).get("text"),
         "life": _life(one.get("attempts", [])),
         "next": one.get("next", []),
@@ -503,14 +498,24 @@ def _token(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
         **data,
         "word": "stored" if stored else "removed",
         "kind": "ok" if stored else "warn",
-        "stored_at": time.time() - data["age_seconds"] if data.get("age_seconds") is not None else None,
         "invalidate": view.offer("Invalidate", next_step("token invalidate")),
     }
 
 
 def _alarms(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
-    ringing = [each for each in data["alarms"] if each["state"] == "ALARM"]
-    return {"ringing": ringing, "others": [each for each in data["alarms"] if each not in ringing]}
+    shown = [
+        {
+            "name": each["LogicalId"],
+            "state": each["StateValue"],
+            "since": each["StateUpdatedTimestamp"].timestamp() if each.get("StateUpdatedTimestamp") else None,
+            "reason": each.get("StateReason", ""),
+            "about": each.get("AlarmDescription", "").partition(" First step: ")[0],
+            **dict(zip(("step", "command"), first_step(each), strict=True)),
+        }
+        for each in sorted(data["alarms"], key=lambda each: (each["StateValue"] == "OK", each["LogicalId"]))
+    ]
+    ringing = [each for each in shown if each["state"] == "ALARM"]
+    return {"ringing": ringing, "others": [each for each in shown if each not in ringing]}
 
 
 def _doctor(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
-from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS, attention
 from slotkeeper_cli.audit import judge
@@ -16,8 +15,8 @@ from slotkeeper_cli.audit.audit_page import history_timeline
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
-from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.doctor.health_checks import examine
+from slotkeeper_cli.doctor.readings import failures
 from slotkeeper_cli.explanation import explain, queue_of
 from slotkeeper_cli.failures import Failures, Filters, grouped
 from slotkeeper_cli.look.timeline import Timeline, spark_svg, timeline_of_rows, timeline_svg
@@ -28,10 +27,10 @@ from slotkeeper_cli.token_state import read_token
 from slotkeeper_cli.unread import Search
 from slotkeeper_cli.web.shared import REFRESH, Data, Reading
 
-DAY, HOUR = 86400.0, 3600.0
+HOUR = 3600.0
 MAX_DEAD_LETTERS = 1000
 # Seconds between two readings of what changes seldom, or needs many calls.
-_SELDOM, _TIMELINE, _KEEPS_HISTORY = 15.0, 30.0, 60.0
+_SELDOM, _TIMELINE = 15.0, 30.0
 
 
 class PageReadings:
@@ -47,24 +46,18 @@ class PageReadings:
         return Reading(("overview",), self._overview)
 
     def _overview(self) -> Data:
-        search, now = Search(), time.time()
+        search = Search()
         data, needs = status(self.account), attention(self.account)
-        failures: list[RequestRow] = search.try_read("failures", lambda: self._failed(now - DAY, search), [])
-        alarms: list[dict[str, Any]] = search.try_read("alarms", self._alarms, [])
+        failed = search.try_read("failures", lambda: failures(self.account), None)
+        alarms = search.try_read("alarms", self.account.alarms, None)
         return {
             **data,
             "attention": needs["items"],
             "malformed": [each.process for each in self.account.processes()[1]],
-            "failed": len(failures),
-            "ringing": sum(each["state"] == "ALARM" for each in alarms),
+            "failed": failed and number_text(len(failed.rows), failed.is_cut),
+            "ringing": None if alarms is None else sum(each["StateValue"] == "ALARM" for each in alarms),
             "not_read": [*data["not_read"], *needs["not_read"], *(each.as_dict() for each in search.not_read)],
         }
-
-    def _failed(self, since: float, search: Search) -> list[RequestRow]:
-        found = Failures(self.account, Filters(since=since))
-        rows = found.read()
-        search.not_read += found.search.not_read
-        return rows
 
     def process(self, name: str) -> Reading:
         """A process as `slotkeeper status PROCESS --json` shows it, with its whole queue."""
@@ -127,10 +120,9 @@ class PageReadings:
         """The failures of a period, as `slotkeeper failed list --json` groups them."""
 
         def read() -> Data:
-            search = Search()
-            groups = grouped(self._failed(time.time() - seconds, search))
-            not_read = [each.as_dict() for each in search.not_read]
-            return {"groups": [each.as_dict() for each in groups], "not_read": not_read}
+            found = Failures(self.account, Filters(since=time.time() - seconds))
+            groups = [each.as_dict() for each in grouped(found.read())]
+            return {"groups": groups, "not_read": [each.as_dict() for each in found.search.not_read]}
 
         return Reading(("failures", seconds), read, _SELDOM)
 
@@ -170,23 +162,8 @@ class PageReadings:
         return Reading(("token",), lambda: read_token(self._stack))
 
     def alarms(self) -> Reading:
-        """The alarms of the stack, those that ring first, each with the first step of its runbook."""
-        return Reading(("alarms",), lambda: {"alarms": self._alarms()}, _SELDOM)
-
-    def _alarms(self) -> list[dict[str, Any]]:
-        shown = [
-            {
-                "alarm": each["LogicalId"],
-                "state": each["StateValue"],
-                "since": each["StateUpdatedTimestamp"].timestamp() if each.get("StateUpdatedTimestamp") else None,
-                "reason": each.get("StateReason", ""),
-                "about": each.get("AlarmDescription", "").partition(" First step: ")[0],
-                "step": first_step(each)[0],
-                "command": first_step(each)[1],
-            }
-            for each in self.account.alarms()
-        ]
-        return sorted(shown, key=lambda each: (each["state"] != "ALARM", each["state"] == "OK", each["alarm"]))
+        """The alarms of the stack as CloudWatch describes them."""
+        return Reading(("alarms",), lambda: {"alarms": self.account.alarms()}, _SELDOM)
 
     def doctor(self) -> Reading:
         """The checks of `slotkeeper doctor`, those that found problems first."""
@@ -198,6 +175,12 @@ class PageReadings:
         return Reading(("doctor",), read, every=None, is_slow=True)
 
 
+def number_text(number: int, is_cut: bool) -> str:
+    """A number of rows as text."""
+    return "more than " * is_cut + f"{number:,}"
+
+
 def badges(overview: Data) -> Mapping[str, Any]:
-    """The numbers in the navigation, by page."""
-    return {"Failures": overview["failed"], "Alarms": overview["ringing"], "Processes": len(overview["attention"])}
+    """The numbers in the navigation, by page; without those that could not be read."""
+    numbers = {"Failures": overview["failed"], "Alarms": overview["ringing"], "Processes": len(overview["attention"])}
+    return {page: number for page, number in numbers.items() if number not in (None, 0, "0")}
