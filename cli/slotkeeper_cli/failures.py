@@ -166,17 +166,17 @@ class Failures:
             raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
         return one.last
 
-    def share(self, process: str, since: float) -> dict[str, Any]:
-        """How many of the requests of a process have failed, of those that ended last: of one page, some 2,000.
+    def share(self, process: str, since: float, until: float) -> dict[str, Any]:
+        """How many of the requests of a process that ended in a period have failed: of the last ones, some 2,000.
 
         Args:
-            since: seconds since the epoch; those that ended before are not counted.
+            since, until: seconds since the epoch.
         """
         listed = self.account.newest_ends(process)
-        ended = [row for row in listed.rows if row.ended and row.ended >= since]
+        ended = [row for row in listed.rows if row.ended and since <= row.ended <= until]
         counted = [row for row in ended if row.state != "RETURNED" and row.code not in _NO_FAILURE]
         failed = sum(row.state in (*FAILURES, "REDRIVEN") for row in counted)
-        has_more = listed.is_cut and len(ended) == len(listed.rows)
+        has_more = listed.is_cut and (listed.rows[-1].ended or 0.0) >= since
         return {"failed": failed, "ended": len(counted), "since": iso(since), "has_more": has_more}
 
     def whole(self, found: RequestRow) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Failures:
 def failures(account: Account, filters: Filters, now: float, limit: int = 100) -> dict[str, Any]:
     """The failures that pass filters, in groups of equal ones, as JSON shows them; the newest failure first.
 
-    `of_process` is the share of a group's process in the filters' period, by default in the last 24 hours.
+    `of_process` is the share of a group's process in the filters' period, by default in its last 24 hours.
 
     Args:
         now: seconds since the epoch.
@@ -201,12 +201,12 @@ def failures(account: Account, filters: Filters, now: float, limit: int = 100) -
     """
     found = Failures(account, filters)
     groups = grouped(found.read())
-    # To a minute, so that an account keeps what it has read.
-    since = (now - _DAY) // 60 * 60 if filters.since is None else filters.since
+    until = _END if filters.until is None else filters.until
+    since = min(now, until) - _DAY if filters.since is None else filters.since
     names = list(dict.fromkeys(each.process for each in groups[:limit]))
     shares: dict[str, Any] = found.search.try_read(
         "RequestTable, index ended",
-        lambda: dict(zip(names, in_parallel(lambda name: found.share(name, since), names), strict=True)),
+        lambda: dict(zip(names, in_parallel(lambda name: found.share(name, since, until), names), strict=True)),
         {},
     )
     return {

@@ -98,8 +98,12 @@ def _failed_in_two_processes(operator: Operator) -> Names:
 
 
 def _failed_and_one_succeeded(operator: Operator) -> None:
+    """A third has lost its slot before its work began, and waits again."""
     fail(operator)
-    succeed(operator, "b")
+    lost = operator.hold("c", confirmed=False)
+    operator.release(lost)
+    operator.give_back(lost)
+    assert operator.outcomes.succeeded("sample", operator.hold("b"), NOW + 50)
 
 
 def _of_an_unknown_process(operator: Operator) -> None:
@@ -321,6 +325,7 @@ _FAILED = {
     **_answers(
         _failed_and_one_succeeded,
         ("failed list", 0, "30 s ago  1 of 2 that ended in 24 h failed"),
+        ("failed list --until 1m", 0, "1 of 1 that ended in 24 h failed", {"at": NOW + 100}),
         (
             "failed list --since 2h",
             0,

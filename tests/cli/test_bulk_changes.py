@@ -205,6 +205,12 @@ def test_a_redrive_waits_some_seconds_for_an_end_that_is_not_published_yet(
     assert operator.states().get("a-2") == ("QUEUED" if published else None)
 
 
+def test_a_redrive_waits_for_no_end_that_it_cannot_redrive(operator: Operator) -> None:
+    operator.succeed(operator.hold("a"))
+    refused = operator.refuses("failed", "redrive", "a", "--yes")
+    assert refused == "slotkeeper: nothing was redriven:\nleft: a: it is succeeded\n"
+
+
 # What AWS refuses -----------------------------------------------------------------------------------------------------
 
 
