@@ -38,6 +38,7 @@ from slotkeeper.slots.rows import RequestRow, RequestRows, read_row
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
+from tests.cli import json_page
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,8 @@ class Operator:
                 command.main(list(arguments))
         code = ended.value.code
         assert isinstance(code, int)
+        if "--json" in arguments and stdout.getvalue() and (name := json_page.command_of(arguments)):
+            assert json_page.undocumented(name, json.loads(stdout.getvalue())) == [], "docs/json.md"
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     def refuses(self, *arguments: str, exit_code: int = 3) -> str:

@@ -291,7 +291,7 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     assert "downstream default: the breaker is OPEN since" in text
     assert "): 18 of the last 18 calls failed; the next probe is due in" in text
     assert "downstream mail: an operator has set the limit to 2 callers" in text
-    assert "malformed: item 'odd' of the downstream table" in text
+    assert "bad   item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json
     states = {one["downstream"]: one["state"] for one in data["downstreams"]}
     assert states == {"default": "OPEN", "mail": "CLOSED"}

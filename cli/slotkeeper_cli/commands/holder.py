@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from botocore.exceptions import ClientError
@@ -58,24 +58,25 @@ def release(
     control = SlotControl(context.stack)
     process, execution = _holder(control, request_id)
     holder = process.holders[execution]
-    if holder.is_lease:
-        _release_lease(context, control, process, execution, force)
-        return
     checked: list[str] = []
-    weight = f"{text}," if (text := weight_text(holder.weight)) else ""
-    described = control.workflow.describe(execution)
-    known_id = control.row_search.request_ids([(process.name, execution)]).get(execution)
-    label = f"{known_id} ({execution})" if known_id else execution
-    alive = _in_use(context, control, process, execution, described, checked)
+    described, known_id, label = None, None, f"lease {execution}"
+    if holder.is_lease:
+        alive = _lease_alive(holder, checked)
+    else:
+        described = control.workflow.describe(execution)
+        known_id = control.row_search.request_ids([(process.name, execution)]).get(execution)
+        label = f"{known_id} ({execution})" if known_id else execution
+        alive = _in_use(context, control, process, execution, described, checked)
     for line in checked:
         context.out.note(f"- {line}")
+    weight = f"{text}," if (text := weight_text(holder.weight)) else ""
     if alive and not force:
         instead = _instead(context, process, holder, described, known_id or execution)
         raise CommandRefused(
             f"{label} may still use its slot: {alive}. {instead} With --force its slot{weight} is released now, and "
             "more than the limit allows may run. Nothing was changed."
         )
-    if force and alive:
+    if alive:
         context.confirm(f"Release the slot of {label} although it may still use it ({alive})?")
     names = {"process": process.name, "request_id": known_id, "execution": execution, "weight": holder.weight}
     audit("holder release", **names, checked=checked, alive=alive, forced=bool(alive))
@@ -83,41 +84,23 @@ def release(
     current = control.process(process.name).holders.get(execution)
     if current is None:
         raise CommandFailed(f"{label} has released its slot meanwhile: there is nothing left to do")
-    is_unchanged = (current.state, current.since) == (holder.state, holder.since)
+    is_unchanged = (current.state, current.since, current.until) == (holder.state, holder.since, holder.until)
     if not is_unchanged or not control.slots.free(process.name, execution, current.raw):
         raise CommandFailed(f"{label} changed meanwhile, so its slot was not released: run this again")
-    _report(context, control, label, {**names, "checked": checked, "forced": bool(alive)})
-
-
-def _release_lease(context: CommandContext, control: SlotControl, process: Process, name: str, force: bool) -> None:
-    """Release a lease whose end, and the difference of clocks, have passed; otherwise only with --force."""
-    holder, now = process.holders[name], time.time()
-    end = lease_text(lease_as_dict(int(holder.until or 0), now))
-    alive = "" if holder.has_expired(now) else f"it {end}"
-    context.out.note(f"- it is a lease, which {end}")
-    if alive and not force:
-        raise CommandRefused(
-            f"lease {name} may still use its slot: {alive}. The janitor removes it from "
-            f"{local_time(holder.removable_from or 0)} on. With --force its slot is released now, its code receives "
-            "SlotLost when it extends or ends the lease, and more than the limit allows may run. Nothing was changed."
-        )
-    if alive:
-        context.confirm(f"Release the slot of lease {name} although it may still use it ({alive})?")
-    names = {"process": process.name, "request_id": None, "execution": name, "weight": holder.weight}
-    audit("holder release", **names, checked=[end], alive=alive, forced=bool(alive))
-    if not control.slots.free(process.name, name, holder.raw):
-        raise CommandFailed(f"lease {name} was extended or released meanwhile: run this again")
-    _report(context, control, f"lease {name}", {**names, "checked": [end], "forced": bool(alive)})
-
-
-def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
-    """Ring, so that the next request starts, and print the result."""
-    control.doorbell.ring(Bell(released["process"]))
-    weight = f"{text}," if (text := weight_text(released["weight"])) else ""
+    # So that the next request starts.
+    control.doorbell.ring(Bell(process.name))
     context.out.result(
-        {"released": released["execution"], **released},
-        f"{label}: its slot of {released['process']}{weight} is released.",
+        {"released": execution, **names, "checked": checked, "forced": bool(alive)},
+        f"{label}: its slot of {process.name}{weight} is released.",
     )
+
+
+def _lease_alive(holder: Holder, checked: list[str]) -> str:
+    """Why a lease may be in use; empty after its end, and the difference of clocks."""
+    now = time.time()
+    end = lease_text(lease_as_dict(int(holder.until or 0), now))
+    checked.append(f"it is a lease, which {end}")
+    return "" if holder.has_expired(now) else f"it {end}"
 
 
 def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
@@ -150,6 +133,11 @@ def _holders_of(control: SlotControl, processes: list[Process], given: str) -> l
 
 def _instead(context: CommandContext, process: Process, holder: Holder, execution: Execution | None, label: str) -> str:
     """What to do instead of releasing the slot, or by when the janitor releases it."""
+    if holder.is_lease:
+        removed = local_time(holder.removable_from or 0)
+        return (
+            f"The janitor removes it from {removed} on. Its code receives SlotLost when it extends or ends the lease."
+        )
     if execution is not None and not execution.is_closed:
         return f"To end it, run {next_step('request cancel', label, stop=True)}."
     if execution is None and holder.state == "RESERVED":
