@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.rows import Listed
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
+from slotkeeper_cli.doctor.readings import queues
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
 from slotkeeper_cli.parallel import in_parallel
@@ -30,8 +32,9 @@ _KEYS = (
 def status(account: Account, process: str | None = None) -> dict[str, Any]:
     """The state of a stack, as `status --json` prints it.
 
-    Of all processes it makes, besides a few calls, one for each process: the first page of its queue. Of one process it
-    reads the whole queue, and what its holders run: at most 300 calls, most for executions that have ended.
+    Of all processes it makes some 30 calls: queues are read by one scan, of at most ten pages. If they are longer, or a
+    scan is not permitted, it reads a page of each process's queue. Of one process it reads the whole queue, and what
+    its holders run: at most 300 calls, most for executions that have ended.
 
     Raises:
         NotFound: there is no such process.
@@ -41,8 +44,7 @@ def status(account: Account, process: str | None = None) -> dict[str, Any]:
     shown, malformed = ([account.process(process)], []) if process else account.processes()
     downstreams = {} if process else account.downstreams()
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
-    pages = {} if process else {"max_pages": 1}
-    queued = in_parallel(lambda one: _queue(account, search, one, now, pages), shown)
+    queued = _queued(account, search, shown, now, is_whole=process is not None)
     processes = [_as_dict(one, queue, now) for one, queue in zip(shown, queued, strict=True)]
     if process:
         processes[0]["holders"] = _details(account, search, shown[0], now)
@@ -72,10 +74,20 @@ def _as_dict(process: Process, queue: ProcessQueue | None, now: float) -> dict[s
     }
 
 
-def _queue(
-    account: Account, search: Search, process: Process, now: float, pages: Mapping[str, int]
-) -> ProcessQueue | None:
-    return search.try_read("RequestTable", lambda: read_queue(account, search, process, now, **pages), None)
+def _queued(
+    account: Account, search: Search, processes: Sequence[Process], now: float, is_whole: bool
+) -> list[ProcessQueue | None]:
+    """The queues of processes; None for one that could not be read. `is_whole`: all pages of each."""
+    scanned = None if is_whole else Search().try_read("RequestTable", lambda: queues(account), None)
+    if scanned is None or scanned.listed.is_cut:
+        pages = {} if is_whole else {"max_pages": 1}
+        return in_parallel(
+            lambda one: search.try_read("RequestTable", lambda: read_queue(account, search, one, now, **pages), None),
+            processes,
+        )
+    for why in scanned.listed.malformed:
+        search.note_unread("RequestTable", why)
+    return [ProcessQueue(one, Listed(list(scanned.of[one.name].rows)), now) for one in processes]
 
 
 def queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:

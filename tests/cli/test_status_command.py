@@ -44,15 +44,23 @@ def busy(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     return operator
 
 
+ATTENTION = (
+    {
+        "severity": "bad",
+        "process": "odd",
+        "what": "the item of process odd is malformed",
+        "since": "2026-09-21T14:13:20Z",
+        "why": "slot_limit must be of DynamoDB type N. No request starts.",
+        "command": "slotkeeper process repair odd",
+    },
+    {"severity": "warn", "process": None, "what": "1 dead-letter message", "since": None, "why": "", "command": None},
+)
 OVERVIEW = """\
 slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
-bad   the item of process odd is malformed: process odd: slot_limit must be of
-  DynamoDB type N, got {'S': '3'}. No request of the process starts.
+bad   the item of process odd is malformed (for 1 min): slot_limit must be of
+  DynamoDB type N. No request starts.
       -> slotkeeper process repair odd
-bad   process weighted: 1 queued request above its limit of 6, such as heavy
-  with weight 7 (for 1 min): Other requests pass it. Raise the limit, or cancel:
-  slotkeeper request cancel heavy --process weighted
-      -> slotkeeper process set-limit weighted 7
+warn  1 dead-letter message
 weighted                        [########..]  5 of 6
   1 queued, the oldest for 59 s
   blocked: heavy (weight 7), waiting for 59 s: blocked: weight 7 above the
@@ -66,10 +74,7 @@ Messages: RequestQueue 1
 """
 ONE = """\
 slotkeeper in us-east-1, 2026-09-21 14:14:20 UTC
-bad   process weighted: 1 queued request above its limit of 6, such as heavy
-  with weight 7 (for 1 min): Other requests pass it. Raise the limit, or cancel:
-  slotkeeper request cancel heavy --process weighted
-      -> slotkeeper process set-limit weighted 7
+warn  1 dead-letter message
 weighted  [########..]  5 of 6 in use by 1 holder, default weight 2
   Glue job sample-job
   1 queued, the oldest for 59 s
@@ -82,13 +87,20 @@ Messages: RequestQueue 1
 """
 
 
-def test_all_processes_on_a_narrow_terminal(busy: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns, and two findings."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(status, "attention", lambda _: {"items": ATTENTION, "not_read": []})
+
+
+@pytest.mark.usefixtures("narrow")
+def test_all_processes_on_a_narrow_terminal(busy: Operator) -> None:
     assert busy.run("status").stdout == OVERVIEW
 
 
-def test_one_process_on_a_narrow_terminal(busy: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.usefixtures("narrow")
+def test_one_process_on_a_narrow_terminal(busy: Operator) -> None:
     (name,) = busy.process("weighted").holders
     arn = f"arn:aws:states:us-east-1:123456789012:execution:Workflow:{name}"
     assert busy.run("status", "weighted").stdout == ONE.format(arn=arn, digest=name[-6:])
@@ -145,14 +157,14 @@ def counted() -> Iterator[Counter[str]]:
         events.unregister("before-call", note)
 
 
-def test_no_holder_is_described_and_each_process_takes_one_call(operator: Operator) -> None:
+def test_no_holder_is_described_and_no_process_takes_a_call_of_its_own(operator: Operator) -> None:
     operator.processes.set_limit("sample", 200)
     for number in range(3):
         operator.processes.create(f"p{number}", 1, "sample-job")
     names = [operator.hold(f"r{number}") for number in range(MAX_DETAILED + 5)]
     with counted() as calls:
         operator.run("status", "--json")
-    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (4, 0, 1, 0)
+    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (0, 0, 1, 0)
 
     for name in names:
         operator.stop(name)
@@ -163,8 +175,18 @@ def test_no_holder_is_described_and_each_process_takes_one_call(operator: Operat
     assert shown["processes"][0]["holders"][-1]["execution_status"] is None
 
 
+DENIED = {"Error": {"Code": "AccessDeniedException"}}
+NO_SCAN = {"Scan": lambda asked: DENIED if asked.get("IndexName") == "place" else None}
+
+
+def test_without_a_scan_each_queue_is_read_by_itself(busy: Operator) -> None:
+    before = busy.run("status", "--json").json["processes"]
+    with StubbedCalls("dynamodb", NO_SCAN):
+        assert busy.run("status", "--json").json["processes"] == before
+
+
 def test_a_queue_that_cannot_be_read_is_not_an_empty_one(operator: Operator) -> None:
-    with StubbedCalls("dynamodb", {"Query": lambda _: {"Error": {"Code": "AccessDeniedException"}}}):
+    with StubbedCalls("dynamodb", {"Query": lambda _: DENIED, **NO_SCAN}):
         data, shown = operator.run("status", "--json").json, operator.run("status").stdout
 
     assert (data["processes"][0]["queue"]["queued"], data["not_read"][0]["source"]) == (None, "RequestTable")
