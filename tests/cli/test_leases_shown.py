@@ -7,7 +7,6 @@ from io import BytesIO
 
 import pytest
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator, client
 from tests.support.tables import create_table
@@ -38,34 +37,6 @@ def test_a_queued_request_shows_the_lease_that_has_the_slot(operator: Operator) 
     operator.wait("b")
 
     assert "lease-alive  LEASED for " in operator.run("request", "show", "b").stdout
-
-
-def test_release_is_refused_before_the_end_of_a_lease(operator: Operator, alive: str) -> None:
-    reason = operator.refuses("holder", "release", alive)
-    assert "lease lease-alive may still use its slot: it ends in 14 min" in reason
-    assert "receives SlotLost" in reason
-
-
-def test_release_is_refused_within_the_clock_skew_after_the_end(operator: Operator) -> None:
-    name = operator.lease("lease-just", int(time.time()) - CLOCK_SKEW_SECONDS // 2)
-
-    operator.refuses("holder", "release", name)
-
-
-def test_release_with_force_is_confirmed_and_audited(operator: Operator, alive: str) -> None:
-    operator.asks("holder", "release", alive, "--force")
-    assert operator.run("holder", "release", alive, "--force", "--yes").exit_code == 0
-
-    assert operator.process().slots_in_use == 0
-    assert (operator.audited()[-1]["execution"], operator.audited()[-1]["forced"]) == (alive, True)
-
-
-def test_release_frees_an_expired_lease_and_rings(operator: Operator, expired: str) -> None:
-    ended = operator.run("holder", "release", expired, "--json")
-
-    assert (ended.exit_code, ended.json["released"], ended.json["forced"]) == (0, expired, False)
-    assert operator.process().slots_in_use == 0
-    assert operator.rings() == [{"process": "sample"}]
 
 
 @pytest.mark.usefixtures("alive")

@@ -135,9 +135,7 @@ def _instead(context: CommandContext, process: Process, holder: Holder, executio
     """What to do instead of releasing the slot, or by when the janitor releases it."""
     if holder.is_lease:
         removed = local_time(holder.removable_from or 0)
-        return (
-            f"The janitor removes it from {removed} on. Its code receives SlotLost when it extends or ends the lease."
-        )
+        return f"The janitor removes it from {removed} on; without its slot, its code receives SlotLost."
     if execution is not None and not execution.is_closed:
         return f"To end it, run {next_step('request cancel', label, stop=True)}."
     if execution is None and holder.state == "RESERVED":

@@ -15,7 +15,7 @@ from slotkeeper.token.timing import is_young
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import duration, local_time
+from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.output import table
 from slotkeeper_cli.stack_connection import StackConnection, resources
 from slotkeeper_cli.token_state import has_refresher, token_as_dict, token_status, token_table, token_timing
@@ -124,7 +124,7 @@ def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: flo
     if shown.lock_expires is not None:
         left = duration(abs(now - shown.lock_expires))
         ends = f"expired {left} ago: its holder has died" if data["lock"]["expired"] else f"expires in {left}"
-        lock = f"since {data['lock']['since']}; the lock {ends}"
+        lock = f"since {local_time(seconds(data['lock']['since']))}; the lock {ends}"
     if data["refused"]:
         expired = " (expired)" if data["refused"]["over"] else ""
         refusal = f"until {local_time(shown.refused_until or 0)}{expired}: {shown.refused_reason}"
