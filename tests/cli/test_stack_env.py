@@ -29,7 +29,7 @@ DEPLOYED: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture(autouse=True)
-def configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def configurations(operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The functions' configurations as Lambda returns them, by name. The command runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
