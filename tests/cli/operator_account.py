@@ -291,7 +291,10 @@ class Operator:
         is_work = asked["EventSourceArn"].endswith(":WorkQueue")
         most = int(self.parameters["WorkerConcurrency" if is_work else "StarterConcurrency"])
         as_deployed = {"BatchSize": 1 if is_work else 10, "FunctionResponseTypes": ["ReportBatchItemFailures"]}
-        as_deployed |= {"ScalingConfig": {"MaximumConcurrency": most}}
+        as_deployed |= {
+            "ScalingConfig": {"MaximumConcurrency": most},
+            "LastModified": datetime.fromtimestamp(NOW, UTC),
+        }
         return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **as_deployed, **asked}]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
