@@ -283,11 +283,10 @@ TROUBLES = {
     "an event source is disabled": Trouble(
         _event_source,
         "bad",
-        "the event source of RequestQueue is Disabled: StarterFunction receives no messages",
+        "no function receives messages of RequestQueue: its event source mapping is Disabled",
         "No request that is sent is queued or started. 1 message is waiting there.",
         "aws lambda update-event-source-mapping --enabled --uuid mapping-1",
         process=None,
-        since=None,
     ),
     "50 malformed messages": Trouble(
         _refused,

@@ -268,13 +268,17 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("stack", {"description": {"StackStatus": "UPDATE_IN_PROGRESS"}}, ["warn: the stack is UPDATE_IN_PROGRESS"]),
     ("stack", {"description": {"StackStatus": "UPDATE_ROLLBACK_COMPLETE"}}, []),
     ("stack", {"outputs": {"SlotkeeperVersion": "0.0.9"}}, ["warn: the stack has version 0.0.9"]),
-    ("event-sources", _source("WorkQueue"), ["bad: WorkQueue has 0 event source mappings, but should have one"]),
+    (
+        "event-sources",
+        _source("WorkQueue"),
+        ["bad: no function receives messages of WorkQueue: deploy the stack again"],
+    ),
     ("event-sources", _source("WorkQueue", OF_WORK, OF_WORK), ["bad: WorkQueue has 2 event source mappings"]),
     (
         "event-sources",
         _source("EndingQueue", mapping(State="Disabled")),
         [
-            "bad: the event source of EndingQueue is Disabled: EndingFunction receives no messages: The janitor alone "
+            "bad: no function receives messages of EndingQueue: its event source mapping is Disabled: The janitor alone "
             "answers callers and publishes ends, once a minute."
         ],
     ),

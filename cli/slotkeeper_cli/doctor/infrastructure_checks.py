@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slotkeeper import __version__
+from slotkeeper_cli.conditions import stopped_event_source
 from slotkeeper_cli.doctor import readings
 from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
 from slotkeeper_cli.formatting import count
@@ -76,23 +77,16 @@ def event_sources(account: Account, _now: float) -> Iterator[Finding]:
         if queue == "WorkQueue" and "worker" in absent:
             continue
         mappings = account.event_sources(queue)
-        if len(mappings) != 1:
-            number = count(len(mappings), "event source mapping")
-            what = f"{queue} has {number}, but should have one, of {consumer.function}"
-            others = f"Delete the others, which take messages from {consumer.function}."
-            yield Finding("bad", what, others if mappings else f"{consumer.alone} {DEPLOY}")
+        changed = {one["UUID"]: one["LastModified"].timestamp() for one in mappings if "LastModified" in one}
+        for stopped in stopped_event_source(queue, mappings):
+            messages = int(account.queues().get(queue, {}).get("ApproximateNumberOfMessages", 0))
+            waits = f" {count(messages, 'message is', 'messages are')} waiting there." * bool(messages)
+            since = changed.get(stopped.values.get("uuid"))
+            yield Finding("bad", stopped.text, consumer.alone + waits, stopped.ends_by or None, since=since)
+        if len(mappings) > 1:
+            what = f"{queue} has {len(mappings)} event source mappings, but should have one, of {consumer.function}"
+            yield Finding("bad", what, f"Delete the others, which take messages from {consumer.function}.")
         for one in mappings:
-            if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
-                messages = int(account.queues().get(queue, {}).get("ApproximateNumberOfMessages", 0))
-                waits = f" {count(messages, 'message is', 'messages are')} waiting there." * bool(messages)
-                changed = one.get("LastModified")
-                yield Finding(
-                    "bad",
-                    f"the event source of {queue} is {one.get('State')}: {consumer.function} receives no messages",
-                    consumer.alone + waits,
-                    f"aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
-                    since=changed.timestamp() if changed else None,
-                )
             most = int(account.stack.parameters[consumer.concurrency])
             wanted = (consumer.batch, ["ReportBatchItemFailures"], most)
             for name, value in zip(_OTHERWISE, wanted, strict=True):
