@@ -278,8 +278,8 @@ FINDINGS: list[tuple[str, dict[str, Any], list[str]]] = [
         "event-sources",
         _source("EndingQueue", mapping(State="Disabled")),
         [
-            "bad: no function receives messages of EndingQueue: its event source mapping is Disabled: The janitor alone "
-            "answers callers and publishes ends, once a minute."
+            "bad: no function receives messages of EndingQueue: its event source mapping is Disabled: The janitor "
+            "alone answers callers and publishes ends, once a minute."
         ],
     ),
     (
