@@ -217,14 +217,14 @@ TROUBLES = {
     "a killed execution holds a slot, which is about to be freed": Trouble(
         _killed,
         "warn",
-        "process sample: {a} holds a slot, but its execution is ABORTED",
+        "process sample: a holds a slot, but its execution is ABORTED",
         "The janitor releases it once its work has ended, after 12 min at the latest.",
         "slotkeeper explain {a}",
     ),
     "a killed execution holds a slot that should have been freed": Trouble(
         _killed,
         "bad",
-        "process sample: {a} holds a slot, but its execution is ABORTED",
+        "process sample: a holds a slot, but its execution is ABORTED",
         "The janitor should have released it",
         "slotkeeper holder release {a}",
         after=721,
@@ -232,7 +232,7 @@ TROUBLES = {
     "a holder has no execution": Trouble(
         _gone,
         "bad",
-        "process sample: {a} holds a slot, but it has no execution",
+        "process sample: a holds a slot, but it has no execution",
         "The janitor should have released it",
         "slotkeeper holder release {a}",
         after=721,
@@ -310,14 +310,14 @@ TROUBLES = {
         _stopped("limit"),
         "bad",
         "process sample: 2 requests are queued: the process has no slots",
-        "None of them starts.",
+        "The process starts nothing.",
         "slotkeeper process set-limit sample 1",
     ),
     "a process is paused, and requests are queued": Trouble(
         _stopped("pause"),
         "warn",
         "process sample: 2 requests are queued: the process is paused",
-        "None of them starts.",
+        "The process starts nothing.",
         "slotkeeper process resume sample",
     ),
     "a process always fails": Trouble(
@@ -517,7 +517,7 @@ def test_many_alike_are_three_and_their_number(operator: Operator, monkeypatch: 
     set_clock(monkeypatch, NOW + 721)
     found = [each["what"] for each in items()]
     assert len(found) == 4
-    assert found[3].startswith("17 more, such as: process sample: sample-")
+    assert found[3].startswith("17 more, such as: process sample: ")
 
 
 def test_the_worst_comes_first_and_an_alarm_names_its_first_step(

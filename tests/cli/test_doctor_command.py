@@ -55,7 +55,7 @@ def test_problems_come_first_then_warnings_and_the_rest_is_one_line(
     first = lines.index("problem  process sample: 1 request is queued: the process has no slots  held-back")
     assert lines[first + 1 : first + 4] == [
         "         since 2026-09-21 14:13:20 UTC (1 min)",
-        "         None of them starts.",
+        "         The process starts nothing.",
         "         -> slotkeeper process set-limit sample 1",
     ]
     levels = [line.split()[0] for line in lines if line[:1] != " "]

@@ -36,8 +36,8 @@ _MAX_JUDGED = 50  # processes with failures whose history is read
 _REASON = 200  # characters of a failure's reason
 # Reasons of `plan` that an operator must know: other than these, a request waits for slots that are in use.
 _HELD_BACK: dict[type[Reason], tuple[Severity, str]] = {
-    InPause: ("warn", "None of them starts."),
-    Stopped: ("bad", "None of them starts."),
+    InPause: ("warn", "The process starts nothing."),
+    Stopped: ("bad", "The process starts nothing."),
     Blocked: ("bad", "Other requests pass them. Raise the limit, or cancel them."),
     TooEarly: ("warn", "Slots are free. This is as it was set."),
 }
@@ -210,6 +210,7 @@ def closed_holders(account: Account, now: float) -> Iterator[Finding]:
     closed = [(process, name) for _, process, name in holders if statuses.get(name, "RUNNING") not in _OPEN]
     # Read again: it may have released its slot between the two reads.
     fresh = {process: account.control.slots.read(process) for process in dict(closed)}
+    ids = account.request_ids(closed)
     for process, name in closed:
         seen = fresh[process]
         holder = seen.holders.get(name) if seen else None
@@ -221,7 +222,7 @@ def closed_holders(account: Account, now: float) -> Iterator[Finding]:
         is_late = now - ended > after + seen.settle_seconds
         yield Finding(
             "bad" if is_late else "warn",
-            f"process {process}: {name} holds a slot, but {status}",
+            f"process {process}: {ids.get(name, name)} holds a slot, but {status}",
             "The janitor should have released it: its log names the reason, such as work that has not ended."
             if is_late
             else f"The janitor releases it once its work has ended, after {duration(after)} at the latest.",
