@@ -108,6 +108,8 @@ class HealthyAccount:
     def statuses(self, _names: Any) -> Any:
         return {}
 
+    request_ids = statuses
+
     def usual_seconds(self, target: str) -> float | None:
         return self._read("usual_seconds", {}).get(target)
 
