@@ -184,6 +184,25 @@ def scan_of_a_global_index(tables: Tables) -> Any:
 
 
 @FACTS.row(
+    "A query of a global index by an attribute alone has the items of all partitions with its value.",
+    source=documented(GLOBAL_PAGE),
+    expected=[each | {"request_id": {"S": "x"}, "attempt": {"N": "1"}} for each in (key("a"), OF_ANOTHER)],
+)
+def query_of_a_global_index_without_a_sort_key(tables: Tables) -> Any:
+    for execution, request_id in (("a", "x"), ("b", "y")):
+        tables.add(execution, request_id=request_id, attempt=1, cause="long")
+    other = OF_ANOTHER | {"request_id": {"S": "x"}, "attempt": {"N": "1"}, "cause": {"S": "long"}}
+    tables.dynamodb.put_item(TableName=tables.requests, Item=other)
+    answer = tables.dynamodb.query(
+        TableName=tables.requests,
+        IndexName="request_id",
+        KeyConditionExpression="request_id = :id",
+        ExpressionAttributeValues={":id": {"S": "x"}},
+    )
+    return sorted(answer["Items"], key=lambda item: item["execution"]["S"])
+
+
+@FACTS.row(
     "A consistent read of a global index is refused.",
     source=documented("Amazon DynamoDB API Reference, Query and Scan, ConsistentRead"),
     expected=["ValidationException"] * 2,
