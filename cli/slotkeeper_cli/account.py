@@ -27,7 +27,6 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.rows import MAX_PAGES, Listed, QueuedRow, RequestRow
 from slotkeeper_cli.audit_lines import Audited, read_audit
 from slotkeeper_cli.conditions import Condition, stopped_event_source
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, read_dead_letters
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_rows import ProcessRows
 from slotkeeper_cli.retries import read_downstreams
@@ -240,10 +239,6 @@ class Account:
         """The condition that a function receives the messages of a queue, if it fails; empty if it was not read."""
         mappings = search.try_read(f"event source of {queue}", lambda: self.event_sources(queue), None)
         return [] if mappings is None else stopped_event_source(queue, mappings)
-
-    def dead_letters(self, search: Search, queues: Sequence[DeadLetterQueueName]) -> list[DeadLetterMessage]:
-        """The messages of dead-letter queues. Reading hides them from others for some seconds, so it is not kept."""
-        return read_dead_letters(self.stack, search, queues)
 
     def resources(self) -> list[StackResource]:
         """Every resource of the stack (ListStackResources); kept, since only a deployment changes them."""

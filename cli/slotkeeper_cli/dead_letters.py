@@ -10,7 +10,7 @@ the other queues, since that would take their messages from the functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,10 +18,9 @@ from typing import Any
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.request import without_token
 from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import FIELD, HIDDEN, fields_in, hide_tokens
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, received_or_visible
-from slotkeeper_cli.unread import Search, UnreadSource
+from slotkeeper_cli.unread import UnreadSource
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
 ORDERED = 500
@@ -31,8 +30,6 @@ HIDDEN_SECONDS = 600
 # long polling").
 LONG_POLL_SECONDS = 1
 _BATCH = 10
-# The messages that are read of each dead-letter queue.
-_MAX_DEAD_LETTERS = 1000
 
 
 class DeadLetterQueueName(StrEnum):
@@ -320,22 +317,3 @@ class DeadLetterQueueReader:
             },
             had_token=FIELD in given and body != given,
         )
-
-
-def read_dead_letters(
-    stack: StackConnection, search: Search, queues: Sequence[DeadLetterQueueName]
-) -> list[DeadLetterMessage]:
-    """The messages of some dead-letter queues, at most 1,000 of each. The others are recorded in `search`."""
-
-    def read_queue(queue: DeadLetterQueueName) -> tuple[Search, Read]:
-        own, reader = Search(), DeadLetterQueueReader(stack, queue)
-        return own, own.try_read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
-
-    messages = []
-    for own, read in in_parallel(read_queue, queues):
-        search.searched += own.searched
-        search.not_read += own.not_read
-        if read.unread is not None:
-            search.not_read.append(read.unread)
-        messages += read.messages
-    return messages

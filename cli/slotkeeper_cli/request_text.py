@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.next_step import NextStep, ToFillIn, next_step
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import Row
 from slotkeeper.retry.operations import is_cancelled
@@ -20,6 +20,7 @@ from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, failure_of, hide_tokens, is_discarded, state_of
 from slotkeeper_cli.retries import line
+from slotkeeper_cli.slot_control import add_command
 
 if TYPE_CHECKING:
     from slotkeeper_cli.process_queue import ProcessQueue
@@ -73,11 +74,6 @@ def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
 
 
-def _add(process: str) -> NextStep:
-    """The command that adds a process for requests."""
-    return next_step("process add", process, limit=1, target=ToFillIn("JOB_OR_ARN"))
-
-
 def explain_queued(
     row: RequestRow, queue: ProcessQueue | None, starts: Mapping[str, Any], doorbell: Sequence[Condition], now: float
 ) -> dict[str, Any]:
@@ -95,7 +91,7 @@ def explain_queued(
     waited = f"it has waited for {duration(now - row.sent)}"
     if queue is None:
         text = f"{waited}, and its process does not exist: the next dispatch rejects it"
-        return answer(state, text, _add(row.process), cancel)
+        return answer(state, text, add_command(row.process), cancel)
     entry = queue.find(row.execution)
     if entry is None:
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
@@ -165,7 +161,7 @@ def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> dic
         return answer(state, text, next_step("request submit", process=row.process, request_id=ToFillIn("A_NEW_ID")))
     later = {"start_before": ToFillIn("HH:MM")} if state is RequestState.TOO_LATE else {}
     redrive = next_step("failed redrive", row.request_id, process=row.process, **later)
-    return answer(state, text, *[_add(row.process)] * (not has_process), redrive)
+    return answer(state, text, *[add_command(row.process)] * (not has_process), redrive)
 
 
 def timeline(row: RequestRow, now: float, waits: str = "", runs: str = "") -> list[dict[str, Any]]:

@@ -43,21 +43,17 @@ class UnreadSource:
 
 @dataclass
 class Search:
-    """What one answer has read, and what it could not read."""
+    """What one answer could not read."""
 
-    searched: list[str] = field(default_factory=list)
     not_read: list[UnreadSource] = field(default_factory=list)
 
     def try_read[Result](self, source: str, call: Callable[[], Result], otherwise: Result) -> Result:
         """The result of a call, or `otherwise` if AWS refuses it, as for a missing permission."""
         try:
-            result = call()
+            return call()
         except ClientError as error:
             self.note_unread(source, failure_text(error))
             return otherwise
-        if source not in self.searched:
-            self.searched.append(source)
-        return result
 
     def rows[Row](self, listed: Listed[Row], what: str) -> list[Row]:
         """What a bounded read of RequestTable has found. What it has not is noted."""

@@ -19,9 +19,8 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.history_reader import Window, read_history
 from slotkeeper_cli.audit.work_history import AuditBounds, WorkHistory
-from slotkeeper_cli.dead_letters import DeadLetterQueueName, read_dead_letters
+from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
-from slotkeeper_cli.unread import Search
 
 from .checks import check_none
 from .whole_run import RefusedMessage, WholeRun, changes_of_limits, judge_run
@@ -78,7 +77,7 @@ def read(
     history = read_history(Account(stack), window, process, also=also)
     dead_letters = [
         RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
-        for each in read_dead_letters(stack, Search(), [DeadLetterQueueName.REQUEST])
+        for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000).messages
     ]
     known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
     # Runs change limits without the command.
