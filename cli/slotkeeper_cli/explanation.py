@@ -27,6 +27,7 @@ from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read
 from slotkeeper_cli.request_text import (
     downstream_conditions,
     explain_ended,
+    explain_homeless,
     explain_lease,
     explain_new,
     explain_queued,
@@ -175,9 +176,12 @@ class _Reader:
             control = self._account.control
             read = lambda: read_run(self._account.stack, control, process, last)  # noqa: E731
             run = self.search.try_read("what it runs", read, None)
-        if is_queued and holder is None:
+        if process is None and is_queued:
+            explained = explain_homeless(last, self.now)
+        elif process and is_queued and holder is None:
             doorbell = self.stopped("DispatchQueue")
-            queue = read_queue(self._account, self.search, process, self.now) if process else None
+            read_it = lambda: read_queue(self._account, self.search, process, self.now)  # noqa: E731
+            queue = self.search.try_read("the queue", read_it, None)
             starts = self.expected_starts(queue) if queue and not doorbell else {}
             explained = explain_queued(last, queue, starts, doorbell, self.now)
             holders = self.holders(process)
@@ -228,7 +232,8 @@ class _Reader:
             process = self.process(only)
             processes = [process] if isinstance(process, Process) else []
         else:
-            processes, malformed = self._account.processes()
+            nothing: tuple[list[Process], list[MalformedProcess]] = ([], [])
+            processes, malformed = self.search.try_read("SlotTable", self._account.processes, nothing)
             for each in malformed:
                 self.search.note_malformed(each)
         return [
@@ -240,7 +245,8 @@ class _Reader:
 
     def note(self, queue: str, why: str) -> int:
         """Note the messages of a queue, whose requests have no row, and return how many there are, approximately."""
-        number = sum(message_counts(self._account.queues().get(queue, {})).values())
+        queues: Mapping[str, Mapping[str, str]] = self.search.try_read("queues", self._account.queues, {})
+        number = sum(message_counts(queues.get(queue, {})).values())
         if number:
             stopped = [] if queue in DEAD_LETTER_QUEUES else self.stopped(queue)
             why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped) or why

@@ -74,13 +74,20 @@ def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
 
 
+def explain_homeless(row: RequestRow, now: float) -> dict[str, Any]:
+    """Explain a queued request whose process does not exist."""
+    text = f"it has waited for {duration(now - row.sent)}, and its process does not exist: the next dispatch rejects it"
+    cancel = next_step("request cancel", row.request_id, process=row.process)
+    return answer(RequestState.QUEUED, text, add_command(row.process), cancel)
+
+
 def explain_queued(
     row: RequestRow, queue: ProcessQueue | None, starts: Mapping[str, Any], doorbell: Sequence[Condition], now: float
 ) -> dict[str, Any]:
     """Explain a request that is queued.
 
     Args:
-        queue: of its process; None if the process does not exist.
+        queue: of its process; None if it could not be read.
         starts: the expected starts of the queue, by execution.
         doorbell: the condition that the starter receives messages of DispatchQueue, if it fails: then only the janitor
             starts requests, and `starts` is empty.
@@ -90,8 +97,7 @@ def explain_queued(
     cancel = next_step("request cancel", row.request_id, process=row.process)
     waited = f"it has waited for {duration(now - row.sent)}"
     if queue is None:
-        text = f"{waited}, and its process does not exist: the next dispatch rejects it"
-        return answer(state, text, add_command(row.process), cancel)
+        return answer(state, f"{waited}. Its place in the queue could not be read", cancel)
     entry = queue.find(row.execution)
     if entry is None:
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"

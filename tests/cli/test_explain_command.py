@@ -165,6 +165,8 @@ def test_a_request_deep_in_its_queue_is_explained_in_few_lines(operator: Operato
     [
         ("stepfunctions", "ListExecutions", "executions", "held by a  RUNNING"),
         ("lambda", "ListEventSourceMappings", "event source of DispatchQueue", "1 of 1 slot in use"),
+        ("dynamodb", "Query place", "the queue", "Its place in the queue could not be read."),
+        ("dynamodb", "Query ended", "history", "1 of 1 slot in use"),
     ],
 )
 def test_what_may_not_be_read_is_named_and_the_rest_answered(
@@ -173,10 +175,18 @@ def test_what_may_not_be_read_is_named_and_the_rest_answered(
     operator.hold("a")
     operator.wait("b")
     denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
-    with StubbedCalls(service, {call: lambda _: denied}):
+    operation, _, index = call.partition(" ")
+    with StubbedCalls(service, {operation: lambda asked: denied if index in asked.get("IndexName", "") else None}):
         shown = operator.run("explain", "b")
-    assert (shown.exit_code, f"Not read: {source}: {call} failed with AccessDenied" in shown.stdout) == (0, True)
+    assert (shown.exit_code, f"Not read: {source}: {operation} failed with AccessDenied" in shown.stdout) == (0, True)
     assert still in shown.stdout
+
+
+def test_what_could_not_be_searched_is_named(operator: Operator) -> None:
+    denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+    with StubbedCalls("sqs", {"GetQueueAttributes": lambda _: denied}):
+        ended = operator.run("explain", "typo")
+    assert (ended.exit_code, "Not read: queues: GetQueueAttributes failed" in ended.stdout) == (1, True)
 
 
 def test_the_queue_of_a_process_has_positions_reasons_and_expected_starts(operator: Operator) -> None:
