@@ -39,6 +39,7 @@ from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
 from tests.cli import json_page
+from tests.least_privilege.operators import within_the_page
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
@@ -54,14 +55,16 @@ _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60
 _SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
 
 
+_clients: dict[str, Any] = {}
 _built = cache(typer.main.get_command)  # Typer builds all commands again for each call
 
 
-@cache
 def client(service: str) -> Any:
     """A client of moto, shared by all tests, since making one takes longer than most tests."""
-    make: Any = _SESSION.client
-    return make(service)
+    if service not in _clients:
+        make: Any = _SESSION.client
+        _clients[service] = make(service)
+    return _clients[service]
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Operator:
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", StringIO(stdin or ""))
             patch.setattr(typer.main, "get_command", _built)
-            with pytest.raises(SystemExit) as ended:
+            with within_the_page(arguments, _clients.values), pytest.raises(SystemExit) as ended:
                 command.main(list(arguments))
         code = ended.value.code
         assert isinstance(code, int)
