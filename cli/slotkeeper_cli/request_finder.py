@@ -56,7 +56,7 @@ class RequestFinder:
         self.search = Search()
 
     def find(self, given: str, only: str | None = None) -> list[FoundRequest]:
-        """The request in each process that has it, also once for each caller, by two calls.
+        """The request in each process that has it, also once for each caller: two calls, of an execution's name three.
 
         Args:
             given: the id of the request, or the name of an execution.
