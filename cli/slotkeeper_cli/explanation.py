@@ -46,6 +46,7 @@ from slotkeeper_cli.unread import Search, UnreadSource
 MAX_EXPLAINED = 10
 _SECONDS = "the starter accepts them within seconds: run this again"
 _OPEN = ("QUEUED", "STARTED")
+_OF_HOLDERS = ("slots", "holders")  # the conditions that end when a holder frees its slot
 
 
 def explain(account: Account, given: str, only: str | None = None) -> dict[str, Any]:
@@ -184,7 +185,8 @@ class _Reader:
             queue = self.search.try_read("the queue", read_it, None)
             starts = self.expected_starts(queue) if queue and not doorbell else {}
             explained = explain_queued(last, queue, starts, doorbell, self.now)
-            holders = self.holders(process)
+            waits_for_holders = any(each["condition"] in _OF_HOLDERS for each in explained["reasons"])
+            holders = self.holders(process) if waits_for_holders else []
         elif is_queued and holder and is_reserved:
             explained = explain_reserved(last, holder, self.stopped("DispatchQueue"), self.now)
         elif last.state in _OPEN:

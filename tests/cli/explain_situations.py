@@ -251,7 +251,7 @@ _QUEUED = {
         "it is one of 3 in the queue",
         "blocked: weight 7 above the limit 6",
         "-> slotkeeper process set-limit",
-        never=("expected start",),
+        never=("expected start", "held by"),
     ),
     "a free slot is for the request before it": _row(
         lambda operator: {name: operator.wait(name) for name in ("b", "c")},
