@@ -36,6 +36,16 @@ def _name_of(state: Any) -> str:
 # States ---------------------------------------------------------------------------------------------------------------
 
 
+def _empty(_: Operator) -> None:
+    """The process sample has no requests."""
+
+
+def _heavy_and_paused(operator: Operator) -> None:
+    operator.processes.create("heavy", 4, "sample-job", default_weight=5)
+    operator.processes.create("paused", 1, "sample-job")
+    operator.processes.pause("paused")
+
+
 def _one_runs_three_wait(operator: Operator) -> Names:
     """a runs; b, c and d are queued, c with a higher priority."""
     names = {"a": operator.hold("a")}
@@ -409,6 +419,7 @@ _FAILED = {
             "slotkeeper process add typo --limit 1 --target JOB_OR_ARN",
         ),
         ("failed discard --process typo --yes", 0, "1 request discarded"),
+        ("request list typo", 0, "rejected  a ", "1 min  no such\n"),
     ),
     **_answers(
         _failed_in_two_processes,
@@ -425,8 +436,35 @@ _DAY_1, _DAY_2 = (f"request submit --process sample --request-id a --arg=--day={
 _NOT_AGAIN = "The same request was sent before, and does not run again."
 _AGAIN = "slotkeeper failed redrive a --process sample"
 _SHOW = "Show it with: slotkeeper request show a"
+_TO = "request submit --process"
 _SENT_AGAIN = (_DAY_1, 0, "sent: a  sample-", {"never": ("not sent",)})
 _SUBMIT = {
+    **_answers(
+        _empty,
+        (
+            *(f"{_DAY_1} --wait --timeout 0", 1, "sent: a  sample-", "not accepted\n", "1 of 1 request had not ended"),
+            " after 0 s. Show the state of each with: slotkeeper explain",
+        ),
+        (
+            *(f"{_TO} unknown", 4, "there is no process 'unknown'. The processes are: sample. Its requests would be"),
+            "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN",
+        ),
+        (f"{_TO} unknown --force", 0, "sent: "),
+        ("request submit --file -", 4, "the file contains no requests"),
+        (f"{_TO} sample --arg=class=x", 2, "Error: Invalid value: --arg must not contain --class"),
+        (f"{_TO} sample --request-id ''", 2, "Error: Invalid value: --request-id must be longer than"),
+        ("request list sample", 0, "sample has no such request.\n"),
+    ),
+    **_answers(
+        _heavy_and_paused,
+        (
+            *(f"{_TO} sample --weight 3", 0, "Warning: 1 request of sample above the limit 1 (largest weight: 3)."),
+            "slotkeeper process set-limit sample 3",
+        ),
+        (f"{_TO} heavy", 0, "above the limit 4 (largest weight: 5)"),
+        (f"{_TO} heavy --weight 4", 0, "sent: ", {"never": ("Warning",)}),
+        (f"{_TO} paused", 0, "Warning: process paused is paused. Resume it with: slotkeeper process resume paused"),
+    ),
     **{
         name: row
         for do, state in ((succeed, "succeeded"), (Operator.hold, "started"), (Operator.wait, "queued"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.request_history import LAST_ENDED
@@ -123,14 +122,6 @@ def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatc
     monkeypatch.setattr(RequestRows, "queue", cut)
     assert "Only a part was read: more than 2 requests are queued." in operator.run(*LIST).stdout
     assert "it has waited for 59 s, behind more than 2 requests." in operator.run("explain", "c").stdout
-    assert "more than 2 queued" in operator.run("status").stdout
-
-
-def test_a_process_without_requests_and_the_requests_of_a_process_that_never_existed(operator: Operator) -> None:
-    assert operator.run(*LIST).stdout == "sample has no such request.\n"
-    rejected = [Leaving(operator.wait("a", "typo"), "REJECTED", "UnknownProcess", "there is none")]
-    operator.requests.end_homeless("typo", rejected, NOW, exists=False)
-    assert operator.run("request", "list", "typo").stdout.split()[-6:] == ["a", "1", "min", "there", "is", "none"]
 
 
 # Every request of a period --------------------------------------------------------------------------------------------

@@ -126,33 +126,6 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
     assert "\nline 1:" not in ended.stderr
 
 
-def test_an_invalid_option_is_named_as_it_was_given(operator: Operator) -> None:
-    assert "Error: Invalid value: --arg must not contain --class" in operator.refuses(
-        *ONE, "--arg=class=x", exit_code=2
-    )
-    assert "--request-id must be longer than" in operator.refuses(*ONE[:4], "--request-id", "", exit_code=2)
-
-
-def test_submit_warns_of_what_waits(operator: Operator) -> None:
-    operator.processes.create("heavy", 4, "sample-job", default_weight=5)
-    stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
-    assert "1 request of sample above the limit 1 (largest weight: 3)." in stated
-    assert "slotkeeper process set-limit sample 3" in stated
-    assert "above the limit 4 (largest weight: 5)" in operator.run("request", "submit", "--process", "heavy").stderr
-    assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
-    operator.processes.pause("heavy")
-    assert "heavy is paused" in operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr
-
-
-def test_submit_refuses_an_unknown_process_without_force_and_an_empty_file(operator: Operator) -> None:
-    refused = operator.refuses("request", "submit", "--process", "unknown", exit_code=4)
-    assert "there is no process 'unknown'. The processes are: sample" in refused
-    assert "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN" in refused
-    assert operator.run("request", "submit", "--process", "unknown", "--force").exit_code == 0
-    assert len(_queued(operator)) == 1
-    assert operator.run(*FILE, stdin="\n").exit_code == 4
-
-
 def test_submit_sends_the_requests_of_a_file_that_were_not_sent_before(operator: Operator) -> None:
     fail(operator)
     ended = operator.run(*FILE, "--json", stdin=_lines("ab"))
@@ -306,9 +279,3 @@ def test_submit_waits_until_a_request_has_ended_without_a_start(
         "for a reason",
     )
     assert says in ended.stderr
-
-
-def test_submit_ends_after_its_timeout(operator: Operator) -> None:
-    ended = operator.run(*ONE, "--wait", "--timeout", "0")
-    assert (ended.exit_code, ended.stdout.split()[-2:]) == (1, ["not", "accepted"])
-    assert "1 of 1 request had not ended after 0 s. Show the state of each with: slotkeeper explain" in ended.stderr
