@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from slotkeeper.printable import printable
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.formatting import count, cut, duration, local_time, one_line, seconds
-from slotkeeper_cli.output import styled
+from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.output import table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.request_history import LAST_ENDED, ListedState, history, listing
 from slotkeeper_cli.unread import print_not_read
-
-# Cells of an id, and in a terminal of 80 columns.
-ID_WIDTH, NARROW_ID = 26, 16
-# Of the last column, which is cut to the width of the terminal.
-_NARROWEST, _WIDE = 10, 60
 
 
 def list_requests(
@@ -67,7 +60,7 @@ def list_requests(
 def _render_list(console: Console, data: dict[str, Any]) -> None:
     requests = data["requests"]
     if requests:
-        _print_columns(console, _columns(requests, _id_width(console)))
+        _print_columns(console, _columns(requests))
     else:
         console.print(f"{data['process']} has no such request.")
     if data["not_shown"]:
@@ -77,16 +70,12 @@ def _render_list(console: Console, data: dict[str, Any]) -> None:
     print_not_read(console, data["not_read"])
 
 
-def _id_width(console: Console) -> int:
-    return ID_WIDTH if console.width >= 100 else NARROW_ID
-
-
-def _columns(requests: Sequence[dict[str, Any]], id_width: int) -> dict[str, list[str]]:
+def _columns(requests: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     """The headings with their cells; without columns that state the same of each request."""
     starts = [(each.get("expected_start") or {}).get("seconds") for each in requests]
     columns = {
         "place": [f"{each['position']:,}" if each["position"] else _state(each) for each in requests],
-        "request": [cut(each["request_id"], id_width) for each in requests],
+        "request": [each["request_id"] for each in requests],
         "since": [duration(each["age_seconds"]) for each in requests],
         "priority": [each["priority"] for each in requests],
         "weight": [str(each["weight"] or "") for each in requests],
@@ -110,7 +99,7 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
         # A zone has another name in summer.
         zones = "/".join(dict.fromkeys(f"{moment:%Z}" for moment in sent))
         columns = {
-            "request": [cut(each["request_id"], _id_width(console)) for each in requests],
+            "request": [each["request_id"] for each in requests],
             f"sent ({zones})": [f"{moment:%m-%d %H:%M:%S}" for moment in sent],
             "waited": [duration(each["waited_seconds"]) for each in requests],
             "started": [_time(each["started"], moment) for each, moment in zip(requests, sent, strict=True)],
@@ -143,24 +132,8 @@ def _time(text: str | None, sent: datetime) -> str:
 
 
 def _print_columns(console: Console, columns: dict[str, list[str]]) -> None:
-    """Print cells below their headings, a request on each line. The last cell is cut to the width."""
-    *names, last = columns
-    first, *lines = _aligned({name: columns[name] for name in names})
-    left = max(console.width - cell_len(first) - 2, _NARROWEST)
-    console.print(styled(f"{first}  {last}", "dim"))
-    for line, cell in zip(lines, columns[last], strict=True):
-        console.print(f"{line}  {_fitting(printable(cell), left)}".rstrip())
-
-
-def _fitting(text: str, width: int) -> str:
-    """A text on one line. With much space its end stays too; with little the begin, which states the condition."""
-    fits = width >= _WIDE or cell_len(text) <= width
-    return one_line(text, width) if fits else f"{set_cell_size(text, width - 1).rstrip()}…"
-
-
-def _aligned(columns: dict[str, list[str]]) -> Iterator[str]:
-    """The heading and the lines of columns. A terminal shows some characters as two cells wide."""
-    cells = [[printable(text) for text in (name, *column)] for name, column in columns.items()]
-    widths = [max(map(cell_len, column)) for column in cells]
-    for line in zip(*cells, strict=True):
-        yield "  ".join(set_cell_size(text, width) for text, width in zip(line, widths, strict=True))
+    """Print cells below their headings, a request on each line."""
+    made = table(*columns)
+    for cells in zip(*columns.values(), strict=True):
+        made.add_row(*cells)
+    console.print(made)
