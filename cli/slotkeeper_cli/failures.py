@@ -129,10 +129,7 @@ class Failures:
         of, rows = self.filters, self.account.control.rows
         asked = (of.process, of.since or 0.0, _END if of.until is None else of.until)
         listed = self.account.kept(("failures", *asked), lambda: rows.failures(*asked, MAX_PAGES))
-        if malformed := listed.malformed:
-            more = f", and {len(malformed) - 1:,} more" * (len(malformed) > 1)
-            why = f"{count(len(malformed), 'row is', 'rows are')} malformed: {malformed[0]}{more}"
-            self.search.note_unread("RequestTable", why)
+        self.search.note_malformed_rows(listed.malformed)
         if listed.is_cut:
             known = count(len(listed.rows), "failure")
             why = f"there are more than the {known} that were read: give --process, --since or --until"

@@ -140,8 +140,7 @@ def _ended(
     account: Account, search: Search, process: str, states: Collection[ListedState], most: int
 ) -> list[RequestRow]:
     listed = account.newest_ends(process) if states else Listed[RequestRow]()
-    for why in listed.malformed:
-        search.note_unread("RequestTable", why)
+    search.note_malformed_rows(listed.malformed)
     found = [row for row in listed.rows if _listed_as(row.state) in states][:most]
     if listed.is_cut and len(found) < most:
         search.note_unread("RequestTable", f"what ended before the last {len(listed.rows):,}: give --since")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,9 +59,15 @@ class Search:
         """What a bounded read of RequestTable has found. What it has not is noted."""
         if listed.is_cut:
             self.note_unread("RequestTable", f"there are more than {len(listed.rows):,} {what}")
-        for why in listed.malformed:
-            self.note_unread("RequestTable", why)
+        self.note_malformed_rows(listed.malformed)
         return listed.rows
+
+    def note_malformed_rows(self, malformed: Sequence[str]) -> None:
+        """Record the rows of RequestTable that are malformed, in one text with the first."""
+        if malformed:
+            more = f", and {len(malformed) - 1:,} more" * (len(malformed) > 1)
+            why = f"{count(len(malformed), 'row is', 'rows are')} malformed: {malformed[0]}{more}"
+            self.note_unread("RequestTable", why)
 
     def note_unread(self, source: str, why: str) -> None:
         """Record a source that could not be read."""
