@@ -192,7 +192,8 @@ def test_a_request_that_starts_during_the_reads_is_listed_once(
 def test_what_was_not_read_of_a_period_is_stated(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed(operator)
     history = RequestRows.history
-    monkeypatch.setattr(RequestRows, "history", lambda *asked: replace(history(*asked), is_cut=True, malformed=["odd", "too"]))
+    cut = {"is_cut": True, "malformed": ["odd", "too"]}
+    monkeypatch.setattr(RequestRows, "history", lambda *asked: replace(history(*asked), **cut))
     shown = operator.run(*LIST, "--since", "1h").stdout
     assert "Not read: RequestTable: there are more than 1 requests that have ended since 20" in shown
     assert "Not read: RequestTable: 2 rows are malformed: odd, and 1 more" in shown
