@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -187,19 +188,18 @@ class Failures:
         return whole | {name: value for name, value in more.items() if value}
 
 
-def failures(account: Account, filters: Filters, now: float, limit: int = 100) -> dict[str, Any]:
+def failures(account: Account, filters: Filters, limit: int = 100) -> dict[str, Any]:
     """The failures that pass filters, in groups of equal ones, as JSON shows them; the newest failure first.
 
     `of_process` is the share of a group's process in the filters' period, by default in its last 24 hours.
 
     Args:
-        now: seconds since the epoch.
         limit: the number of groups.
     """
     found = Failures(account, filters)
     groups = grouped(found.read())
     until = _END if filters.until is None else filters.until
-    since = min(now, until) - _DAY if filters.since is None else filters.since
+    since = min(time.time(), until) - _DAY if filters.since is None else filters.since
     names = list(dict.fromkeys(each.process for each in groups[:limit]))
     shares: dict[str, Any] = found.search.try_read(
         "RequestTable, index ended",

@@ -61,7 +61,7 @@ def list_failures(
     The first column is what show, redrive and discard take.
     """
     context = current_context()
-    data = failures(Account(context.stack), _filters(process, code, reason, since, until), time.time(), limit)
+    data = failures(Account(context.stack), _filters(process, code, reason, since, until), limit)
     context.out.result(data, lambda console: _render_list(console, data))
 
 
