@@ -331,6 +331,10 @@ _FAILED = {
             {"shows": {"dry_run": True, "redriven.0.execution": "{order1}", "left.0.request_id": "late"}},
         ),
         (f"failed redrive late {LATE} --yes", 0, "redriven: late (sample) as"),
+        (
+            *("failed redrive --since 2026-09-21T14:00", 6, "Failures since 2026-09-21 14:00:00 UTC:\n"),
+            "Queue 4 failed requests (order1, order2, b, c) again",
+        ),
     ),
     **_answers(
         _failed_and_one_succeeded,

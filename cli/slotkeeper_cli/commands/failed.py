@@ -156,8 +156,16 @@ def _select(names: Sequence[str] | None, filters: Filters) -> tuple[CommandConte
     if not names and filters == Filters():
         raise typer.BadParameter("give groups or ids, or select failures with --process, --code, --reason or --since")
     context = current_context()
+    if period_text := _period(filters.since, filters.until):
+        context.out.note(f"Failures{period_text}:")
     found = Failures(Account(context.stack), filters)
     return context, found, found.select(names or [])
+
+
+def _period(since: float | None, until: float | None) -> str:
+    """The period in words, after a space; empty if it has no begin and no end."""
+    moments = {"since": since, "until": until}
+    return "".join(f" {name} {local_time(moment)}" for name, moment in moments.items() if moment is not None)
 
 
 def _with_rows(group: FailureGroup) -> dict[str, Any]:
@@ -181,9 +189,8 @@ def _render_list(console: Console, data: dict[str, Any]) -> None:
     number = len(data["groups"]) + data["not_shown"]
     if data["not_shown"]:
         console.print(f"{data['not_shown']:,} more not shown: above --limit {len(data['groups'])}")
-    times = "".join(f" {name} {local_time(seconds(data[name]))}" for name in ("since", "until") if data[name])
     found = f"{count(data['failures'], 'failure')} in {count(number, 'group')}" if number else "No failures"
-    console.print(f"{found}{times}.")
+    console.print(f"{found}{_period(*(data[name] and seconds(data[name]) for name in ('since', 'until')))}.")
     print_not_read(console, data["not_read"])
 
 
