@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from slotkeeper.slots.processes import MAX_REPLACED, Processes
 from slotkeeper_cli.context import CommandContext
 from tests.cli.account_contents import edit, stored
 from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.situations import set_clock
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 REPAIR = ("process", "repair", "sample", "--yes")
@@ -176,8 +178,11 @@ def test_the_target_of_a_holder_is_asked_for_if_its_history_does_not_state_it(op
 
 
 @pytest.mark.parametrize("since", [{"S": "1790000000"}, {"L": []}], ids=str)
-def test_a_holder_keeps_the_start_of_its_execution(operator: Operator, since: dict[str, Any]) -> None:
+def test_a_holder_keeps_the_start_of_its_execution(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, since: dict[str, Any]
+) -> None:
     """A later time would hide a Glue run that is alive from the janitor."""
+    set_clock(monkeypatch, time.time() + 3600)
     name = operator.hold("a")
     edit(operator, f"holders/{name}/since", since)
     described = operator.workflow.describe(name)

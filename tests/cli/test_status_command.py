@@ -12,7 +12,10 @@ import pytest
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
+from slotkeeper.slots.rows import Listed
+from slotkeeper_cli import status as answer
 from slotkeeper_cli.commands import status
+from slotkeeper_cli.doctor.readings import ProcessWithQueue, Queues
 from slotkeeper_cli.stack_connection import FLOWS
 from slotkeeper_cli.status import MAX_DETAILED
 from tests.cli.account_contents import add_malformed, edit
@@ -173,6 +176,13 @@ def test_no_holder_is_described_and_no_process_takes_a_call_of_its_own(operator:
     assert (calls["DescribeExecution"], calls["ListExecutions"], calls["BatchGetItem"]) == (MAX_DETAILED, 1, 1)
     assert [each["why"] for each in shown["not_read"]] == ["the requests and the work of the 5 youngest holders"]
     assert shown["processes"][0]["holders"][-1]["execution_status"] is None
+
+
+def test_queues_beyond_the_scan_are_read_by_themselves(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.wait("q")
+    cut = Queues({"sample": ProcessWithQueue("sample", None, (), NOW)}, Listed(is_cut=True))
+    monkeypatch.setattr(answer, "queues", lambda _: cut)
+    assert operator.run("status", "--json").json["processes"][0]["queue"]["queued"] == 1
 
 
 DENIED = {"Error": {"Code": "AccessDeniedException"}}
