@@ -50,30 +50,20 @@ def _local(folder: Path, **more: str) -> None:
 
 
 def test_the_file_has_each_functions_variables_as_deployed_and_is_private(operator: Operator, tmp_path: Path) -> None:
+    deployed = {"StarterFunction": DEPLOYED["starter"], "WorkerFunction": DEPLOYED["worker"]}
+    assert operator.run("stack", "env", "-o", "-").json == deployed
+    assert list(tmp_path.iterdir()) == []
     ended = operator.run("stack", "env")
     written = tmp_path / ENV_FILE
-    assert json.loads(written.read_text()) == {
-        "StarterFunction": DEPLOYED["starter"],
-        "WorkerFunction": DEPLOYED["worker"],
-    }
-    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    assert (json.loads(written.read_text()), stat.S_IMODE(written.stat().st_mode)) == (deployed, 0o600)
     assert ended.stdout.splitlines() == [
         "Wrote build/env.json: the variables of 2 functions. After sam build:",
         "sam local invoke StarterFunction --region us-east-1 -e events/starter/happy.json "
         "--parameter-overrides Architecture=x86_64",
     ]
-
-
-def test_another_file_is_replaced_and_named_in_the_command(operator: Operator, tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("old")
-    ended = operator.run("stack", "env", "--output", "mine.json")
-    assert json.loads((tmp_path / "mine.json").read_text())["WorkerFunction"]["WORK_SECONDS"] == "50"
-    assert " --env-vars mine.json " in ended.stdout
-
-
-def test_a_dash_prints_the_file(operator: Operator, tmp_path: Path) -> None:
-    assert operator.run("stack", "env", "-o", "-").json["StarterFunction"] == DEPLOYED["starter"]
-    assert list(tmp_path.iterdir()) == []
+    assert " --env-vars mine.json " in operator.run("stack", "env", "--output", "mine.json").stdout
+    assert json.loads((tmp_path / "mine.json").read_text()) == deployed
 
 
 def test_for_the_local_stack_a_container_calls_only_its_address(operator: Operator, tmp_path: Path) -> None:
@@ -97,19 +87,15 @@ def test_a_local_stack_that_containers_cannot_reach_is_refused(operator: Operato
     assert not (tmp_path / ENV_FILE).exists()
 
 
-def test_variables_that_the_caller_may_not_decrypt_are_no_empty_file(
+def test_variables_that_cannot_be_decrypted_or_written_are_no_file(
     operator: Operator, configurations: dict[str, Any], tmp_path: Path
 ) -> None:
+    (tmp_path / "file").write_text("")
+    ended = operator.run("stack", "env", "-o", "file/env.json")
+    assert (ended.exit_code, "file/env.json cannot be written: " in ended.stderr) == (1, True)
+    assert "Give another file with --output." in ended.stderr
     configurations["worker"] = {"Environment": {"Error": {"ErrorCode": "AccessDenied", "Message": "no kms:Decrypt"}}}
     ended = operator.run("stack", "env")
     assert ended.exit_code == 1
     assert "the variables of WorkerFunction: no kms:Decrypt. With your own key this command needs kms" in ended.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_written_is_reported(operator: Operator, tmp_path: Path) -> None:
-    (tmp_path / "build").write_text("a file")
-    ended = operator.run("stack", "env")
-    assert ended.exit_code == 1
-    assert "build/env.json cannot be written: " in ended.stderr
-    assert "Give another file with --output." in ended.stderr
+    assert not (tmp_path / ENV_FILE).exists()
