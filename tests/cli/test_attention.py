@@ -407,18 +407,16 @@ TROUBLES = {
     "a downstream is dead": Trouble(
         _breaker(NOW),
         "warn",
-        "downstream mail: the breaker is OPEN since 2026-09-21 14:13:20 UTC (1 min): 18 of the last 18 calls failed; "
-        "the next probe is due in 30 s",
-        "Messages are held back; once it is repaired, the next probe closes the breaker.",
+        "downstream mail: the breaker is open",
+        "18 of the last 18 calls failed. Messages are held back until a probe succeeds.",
         "slotkeeper retry breaker show mail",
         process=None,
     ),
     "an operator has opened a breaker": Trouble(
         _breaker(NOW, forced=True),
         "warn",
-        "downstream mail: the breaker is OPEN since 2026-09-21 14:13:20 UTC (1 min): maintenance, by user/anna; it "
-        "stays open until: slotkeeper retry breaker close mail --why TEXT",
-        "An operator has opened it.",
+        "downstream mail: the breaker is open",
+        "maintenance, by user/anna. Messages are held back until it is closed.",
         "slotkeeper retry breaker close mail --why TEXT",
         process=None,
     ),

@@ -15,7 +15,7 @@ from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
 from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count, seconds
-from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, noteworthy, policy_text
+from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, not_closed, noteworthy, policy_text
 from slotkeeper_cli.stack_connection import message_counts
 
 if TYPE_CHECKING:
@@ -111,18 +111,24 @@ def breakers(account: Account, now: float) -> Iterator[Finding]:
             delete = "Use aws dynamodb delete-item; the stack's output DownstreamTableName names the table."
             yield Finding("bad", f"{error}; until then its messages stay on WorkQueue", delete)
     for one in noteworthy(downstreams):
-        name, what = one["downstream"], line(one, now)
-        since = seconds(one["since"]) if one["since"] else None
-        if one["forced_open"]:
-            why = "An operator has opened it. Messages are held back."
-            yield Finding("warn", what, why, next_step("retry breaker close", name, why=ToFillIn("TEXT")), since=since)
-        elif one["state"] != State.CLOSED:
-            is_long = since is not None and now > since + OPEN_TOO_LONG
-            why = "Its calls failed. Messages are held back; once it is repaired, the next probe closes the breaker."
-            show = next_step("retry breaker show", name)
-            yield Finding("bad" if is_long else "warn", what, why, show, since=since)
-        elif one["limit_set"] is not None:
+        name, is_forced = one["downstream"], one["forced_open"]
+        if one["state"] == State.CLOSED:
+            what = f"downstream {name}: an operator has set the limit to {count(one['limit_set'], 'caller')}"
             yield Finding("warn", what, "", next_step("retry limit", "auto", downstream=name))
+            continue
+        since = seconds(one["since"]) if one["since"] else None
+        is_long = not is_forced and since is not None and now > since + OPEN_TOO_LONG
+        by = f", by {one['by']}" if one["by"] else ""
+        until = "it is closed" if is_forced else "a probe succeeds"
+        yield Finding(
+            "bad" if is_long else "warn",
+            f"downstream {name}: the breaker is {'half open' if one['state'] == State.HALF_OPEN else 'open'}",
+            f"{one['why'] or 'Its calls failed'}{by}. Messages are held back until {until}.",
+            next_step("retry breaker close", name, why=ToFillIn("TEXT"))
+            if is_forced
+            else next_step("retry breaker show", name),
+            since=since,
+        )
 
 
 def dead_letters(account: Account, _now: float) -> Iterator[Finding]:
