@@ -240,7 +240,7 @@ TROUBLES = {
     "a lease has ended, and was not removed": Trouble(
         _lease,
         "bad",
-        "process leases: lease lease-1 holds a slot, but ended 10 min 1 s ago",
+        "process leases: lease lease-1 has ended, and holds a slot",
         command="slotkeeper holder release lease-1",
         process="leases",
         since="2026-09-21T14:13:20Z",
@@ -369,8 +369,8 @@ TROUBLES = {
     "a request could start, and does not": Trouble(
         lambda operator: operator.wait("b") and operator.wait("a", priority="high") and None,
         "warn",
-        "process sample: a has been queued for 59 s: it can start, and a dispatch is about to start it",
-        "The janitor dispatches it within two minutes.",
+        "process sample: a waits for a dispatch",
+        "It can start, and a dispatch is about to start it. The janitor dispatches it within two minutes.",
         "slotkeeper doctor --only event-sources",
     ),
     "a deadline is near": Trouble(
@@ -391,7 +391,7 @@ TROUBLES = {
     "a started request has no execution and no slot": Trouble(
         _stranded,
         "bad",
-        "process sample: a is started, but its execution ended ABORTED, 12 min 1 s ago",
+        "process sample: a is started, but its execution ended ABORTED",
         "The janitor should have recorded how it ended",
         "slotkeeper stack reconcile",
         after=721,
@@ -399,7 +399,7 @@ TROUBLES = {
     "ends are not published": Trouble(
         _unpublished,
         "bad",
-        "process sample: 2 ends not published, that of a (CANCELLED) for 5 min 1 s",
+        "process sample: 2 ends not published, first of a",
         "Callers may still wait for their answers.",
         "slotkeeper doctor --only event-sources",
         after=301,

@@ -157,8 +157,9 @@ def waiting(account: Account, now: float) -> Iterator[Finding]:
             ring = f" A timed ring was due {duration(late)} ago, and has not come." * (late > _LATE_RING_SECONDS)
             yield Finding(
                 "warn",
-                f"process {name}: {row.request_id} has been queued for {duration(now - row.sent)}: {why}",
-                f"The janitor dispatches it within two minutes. If it does not, see the starter's log.{ring}",
+                f"process {name}: {row.request_id} waits for a dispatch",
+                f"{why.capitalize()}. The janitor dispatches it within two minutes. If it does not, see the starter's "
+                f"log.{ring}",
                 "slotkeeper doctor --only event-sources",
                 name,
                 row.sent,
@@ -242,10 +243,10 @@ def _unchecked(number: int, of: int, noun: str) -> Iterator[Finding]:
 def expired_leases(account: Account, now: float) -> Iterator[Finding]:
     for process in account.processes()[0]:
         for name, holder in process.holders.items():
-            if holder.removable_from is not None and (late := now - holder.removable_from) > JANITOR_SECONDS:
+            if holder.removable_from is not None and now - holder.removable_from > JANITOR_SECONDS:
                 yield Finding(
                     "bad",
-                    f"process {process.name}: lease {name} holds a slot, but ended {duration(late)} ago",
+                    f"process {process.name}: lease {name} has ended, and holds a slot",
                     "The janitor should have removed it: see its log.",
                     next_step("holder release", name),
                     process.name,
@@ -273,7 +274,7 @@ def stranded(account: Account, now: float) -> Iterator[Finding]:
         status = f"its execution ended {execution.status}" if execution else "it has no execution"
         yield Finding(
             "bad",
-            f"process {one.process}: {one.request_id} is started, but {status}, {duration(now - since)} ago",
+            f"process {one.process}: {one.request_id} is started, but {status}",
             "The janitor should have recorded how it ended: see its log. The command runs it again.",
             "slotkeeper stack reconcile",
             one.process,
@@ -291,8 +292,7 @@ def unpublished(account: Account, now: float) -> Iterator[Finding]:
         if now - oldest.at > _LATE_END_SECONDS:
             yield Finding(
                 "bad",
-                f"process {process}: {count(len(ended), 'end')} not published, that of {oldest.request_id} "
-                f"({oldest.state}) for {duration(now - oldest.at)}",
+                f"process {process}: {count(len(ended), 'end')} not published, first of {oldest.request_id}",
                 "Callers may still wait for their answers. See the logs of the function of endings and of the janitor.",
                 "slotkeeper doctor --only event-sources",
                 process,
