@@ -66,6 +66,20 @@ def test_problems_come_first_then_warnings_and_the_rest_is_one_line(
     assert lines[-1] == "Alarms: 1 in ALARM, 0 without data, 2 ok."
 
 
+def test_a_line_is_as_wide_as_the_terminal_and_a_command_is_whole(
+    operator: Operator, alarms: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    operator.event_source = "Disabled"
+    lines = operator.run("doctor", "--only", "event-sources").stdout.splitlines()
+    assert "         -> aws lambda update-event-source-mapping --enabled --uuid mapping-1" in lines
+    assert max(len(line) for line in lines if "-> " not in line) <= 50
+    assert lines[:2] == [
+        "problem  no function receives messages of",
+        "         RequestQueue: its event source mapping is",
+    ]
+
+
 def test_the_chosen_checks_are_shown_with_what_they_verified(operator: Operator, alarms: Any) -> None:
     ended = operator.run("doctor", *CHOSEN)
     assert (ended.exit_code, len(ended.stdout.splitlines())) == (0, len(ONLY) + 2)

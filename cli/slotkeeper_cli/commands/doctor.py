@@ -16,7 +16,7 @@ from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, did_you_mean, duration, iso, local_time, seconds
-from slotkeeper_cli.output import styled
+from slotkeeper_cli.output import styled, width_of
 from slotkeeper_cli.status import not_deployed_text
 
 _INDENT = " " * 9
@@ -78,7 +78,7 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
             since = seconds(finding["since"])
             console.print(f"{_INDENT}since {local_time(since)} ({duration(now - since)})", style="dim")
         if finding["why"]:
-            console.print(_INDENT + finding["why"])
+            _print_below(console, Text(_INDENT), styled(finding["why"]))
         if finding["command"]:
             console.print(f"{_INDENT}-> {finding['command']}")
     for check in data["checks"] if every else ():
@@ -98,4 +98,14 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
 
 def _print(console: Console, level: str, name: str, text: str) -> None:
     word, style = _SHOWN[level]
-    console.print(Text.assemble((f"{word:<9}", style), styled(text), styled(f"  {name}", "dim")))
+    _print_below(console, Text(f"{word:<9}", style), styled(text) + styled(f"  {name}", "dim"))
+
+
+def _print_below(console: Console, head: Text, text: Text) -> None:
+    """Print a text after another; in a terminal, what does not fit on the line is below the text."""
+    width = width_of(console)
+    parts = [text] if width is None else text.wrap(console, max(20, width - len(head)))
+    for part in parts:
+        part.rstrip()
+        console.print(head + part)
+        head = Text(" " * len(head))
