@@ -62,9 +62,9 @@ SITUATIONS = {
         _disabled,
         "status",
         says=(
-            "bad   the event source of RequestQueue is Disabled",
+            "bad   no function receives messages of RequestQueue: its event source mapping is Disabled",
             "-> aws lambda update-event-source-mapping",
-            "the event source of DispatchQueue is Disabled",
+            "no function receives messages of DispatchQueue",
             "next: c",
         ),
         shows={"event_source.0.queue": "RequestQueue", "event_source.1.queue": "DispatchQueue"},
