@@ -58,7 +58,7 @@ def _overview(data: Mapping[str, Any], **query: str) -> Mapping[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- readings
 
 
-def test_a_refresh_of_the_first_page_needs_few_calls_and_one_for_each_process(
+def test_a_refresh_of_the_first_page_needs_few_calls_also_with_many_processes(
     operator: Operator, readings: PageReadings, calls: list[str]
 ) -> None:
     def refreshed() -> dict[str, int]:
@@ -71,8 +71,7 @@ def test_a_refresh_of_the_first_page_needs_few_calls_and_one_for_each_process(
     before = refreshed()
     for number in range(50):
         operator.processes.create(f"process-{number}", 5, "job")
-    after = refreshed()
-    assert {name: after[name] - before[name] for name in after if after[name] != before.get(name)} == {"Query": 50}
+    assert refreshed() == before
     assert sum(before.values()) <= 40, before
 
 

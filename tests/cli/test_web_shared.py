@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from slotkeeper_cli.web import shared
-from slotkeeper_cli.web.shared import FORGOTTEN_AFTER, REFRESH, Data, Reading, SharedReadings
+from slotkeeper_cli.web.shared import FORGOTTEN_AFTER, REFRESH, Data, PageReading, SharedReadings
 from tests.support.module_time import replace_time
 from tests.support.waiting import NEVER
 
@@ -21,7 +21,7 @@ class Source:
         self.reads, self.open = 0, Event()
         self.open.set()
         self.error: Exception | None = None
-        self.reading = Reading((name,), self._read, is_slow=is_slow)
+        self.reading = PageReading((name,), self._read, is_slow=is_slow)
 
     def _read(self) -> Data:
         assert self.open.wait(NEVER)
@@ -133,7 +133,7 @@ def test_a_reading_that_takes_long_is_repeated_less_often(now: list[float]) -> N
         now[0] += 10
         return source.reading.read()
 
-    slow = Reading(("slow",), slowly)
+    slow = PageReading(("slow",), slowly)
 
     async def steps(readings: SharedReadings) -> None:
         await readings.read(slow)

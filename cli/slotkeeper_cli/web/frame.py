@@ -22,7 +22,7 @@ from slotkeeper_cli.formatting import iso, local_time, seconds
 from slotkeeper_cli.look.pages import render, script, style, when
 from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.web.actions import Actions, Offer, Offers, reads
-from slotkeeper_cli.web.shared import Reading, SharedReadings, Snapshot
+from slotkeeper_cli.web.shared import PageReading, SharedReadings, Snapshot
 
 PAGE_ROWS = 50  # of a long table
 # A time of formatting.local_time, or of JSON.
@@ -145,7 +145,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A part of a page: a reading, and the template that shows it.
 
     Args:
@@ -153,7 +153,7 @@ class Part:
     """
 
     template: str
-    reading: Reading
+    reading: PageReading
     shape: Callable[[Mapping[str, Any], View], Mapping[str, Any]] = lambda data, _: data
 
 
@@ -170,7 +170,7 @@ class Console:
         where: str,
         actions: Actions,
         readings: SharedReadings,
-        badges: Reading,
+        badges: PageReading,
         numbers: Callable[[Mapping[str, Any]], Mapping[str, int]],
     ) -> None:
         self.where, self.actions, self.readings = where, actions, readings
@@ -184,7 +184,7 @@ class Console:
             background_tasks.create(each())
 
     def page(
-        self, title: str, request: Request, parts: Sequence[Part], section: str = "", *, also: str = "title.html"
+        self, title: str, request: Request, parts: Sequence[PagePart], section: str = "", *, also: str = "title.html"
     ) -> None:
         """Make a page of parts, below a template that shows the title."""
         root = request.scope["root_path"]
@@ -216,7 +216,7 @@ class Console:
         for number, part in enumerate(parts):
             self._show(part, View(self.actions.writes, path, query, self.actions.whole), errors, number)
 
-    def _show(self, part: Part, view: View, errors: list[str], number: int) -> None:
+    def _show(self, part: PagePart, view: View, errors: list[str], number: int) -> None:
         """Show the part of a number. `errors`: of all parts of the page, of which equal ones are shown once."""
         content = ui.html(sanitize=False).classes("part")
         state = ui.html(sanitize=False).classes("part-state")
@@ -235,7 +235,7 @@ class Console:
         state.on("click", again, js_handler="event => { if (event.target.closest('button')) emit() }")
 
     def _follow(
-        self, reading: Reading, show: Callable[[str | None, Mapping[str, Any] | None, str], object]
+        self, reading: PageReading, show: Callable[[str | None, Mapping[str, Any] | None, str], object]
     ) -> Callable[[], Awaitable[None]]:
         """Show a reading now and after each refresh; returns what reads it again. A failed reading is stated."""
         latest: list[Snapshot] = []
@@ -243,6 +243,8 @@ class Console:
         async def refresh(*, again: bool = False) -> None:
             try:
                 snapshot = await self.readings.read(reading, again=again)
+                show(iso(snapshot.at), snapshot.data, "")
+                latest[:] = [snapshot]
             except Exception as error:  # else a page would wait forever
                 why = f"an error of the console: {error!r}"
                 if isinstance(error, CommandError):
@@ -250,9 +252,6 @@ class Console:
                 elif is_failure(error):
                     why = failure_text(error)
                 show(iso(latest[-1].at) if latest else None, None, why)
-                return
-            latest[:] = [snapshot]
-            show(iso(snapshot.at), snapshot.data, "")
 
         if known := self.readings.known(reading):
             latest[:] = [known]

@@ -22,7 +22,7 @@ from slotkeeper_cli.holders import lease_text
 from slotkeeper_cli.look.pages import kind
 from slotkeeper_cli.target_checks import target_text
 from slotkeeper_cli.web.actions import Fields
-from slotkeeper_cli.web.frame import Console, Part, View, history_address
+from slotkeeper_cli.web.frame import Console, PagePart, View, history_address
 
 if TYPE_CHECKING:
     from slotkeeper_cli.web.reading import PageReadings
@@ -42,17 +42,17 @@ def declare(console: Console, readings: PageReadings) -> None:
     @ui.page("/")
     def overview(request: Request) -> None:
         sparks = partial(_sparks, console, readings)
-        part = Part("overview.html", readings.overview(), lambda data, view: _overview(data, view, sparks))
+        part = PagePart("overview.html", readings.overview(), lambda data, view: _overview(data, view, sparks))
         console.page("Processes", request, [part])
 
     @ui.page("/process/{name}")
     def process(request: Request, name: str) -> None:
         reading = readings.process(name)
-        failures = Part("failures.html", readings.failures(86400.0), partial(_failures, process=name, period="24h"))
+        failures = PagePart("failures.html", readings.failures(86400.0), partial(_failures, process=name, period="24h"))
         parts = [
-            Part("process.html", reading, _process),
-            Part("timeline.html", readings.timeline(name), _drawn),
-            Part("queue.html", reading, _queue),
+            PagePart("process.html", reading, _process),
+            PagePart("timeline.html", readings.timeline(name), _drawn),
+            PagePart("queue.html", reading, _queue),
             failures,
         ]
         console.page(name, request, parts, "Processes")
@@ -62,30 +62,33 @@ def declare(console: Console, readings: PageReadings) -> None:
         given = request.query_params.get("hours", "")
         # A number of the address is not trusted: a long period makes many calls.
         hours = int(given) if given in map(str, _HISTORY_PERIODS) else 3
-        period = Part("period.html", readings.process(name), partial(_period, hours=hours))
-        parts = [period, Part("history.html", readings.history(name, hours), _history)]
+        period = PagePart("period.html", readings.process(name), partial(_period, hours=hours))
+        parts = [period, PagePart("history.html", readings.history(name, hours), _history)]
         console.page(f"History of {name}", request, parts, "Processes")
 
     @ui.page("/request")
     def request_page(request: Request) -> None:
         given = request.query_params.get("id", "").strip()
         reading = readings.request(given, request.query_params.get("process") or None)
-        part = Part("request.html", reading, partial(_request, given=given))
-        console.page(f"Request {given}", request, [part], "Processes")
+        part = PagePart("request.html", reading, partial(_request, given=given))
+        if given:
+            console.page(f"Request {given}", request, [part], "Processes")
+        else:
+            console.page("Which request?", request, [], "Processes", also="missing.html")
 
     @ui.page("/failures")
     def failures(request: Request) -> None:
         given = request.query_params.get("period", "")
         period = given if given in _FAILURE_PERIODS else _FAILURE_PERIODS[-1]
         reading = readings.failures(period_seconds(period) or 0.0)
-        console.page("Failures", request, [Part("failures.html", reading, partial(_failures, period=period))])
+        console.page("Failures", request, [PagePart("failures.html", reading, partial(_failures, period=period))])
 
     for title, path, part in (
-        ("Dead letters", "/dead-letters", Part("dead_letters.html", readings.dead_letters(), _dead_letters)),
-        ("Alarms", "/alarms", Part("alarms.html", readings.alarms(), _alarms)),
-        ("Doctor", "/doctor", Part("doctor.html", readings.doctor(), _doctor)),
-        ("Retries", "/retries", Part("downstreams.html", readings.downstreams(), _downstreams)),
-        ("Token", "/token", Part("token.html", readings.token(), _token)),
+        ("Dead letters", "/dead-letters", PagePart("dead_letters.html", readings.dead_letters(), _dead_letters)),
+        ("Alarms", "/alarms", PagePart("alarms.html", readings.alarms(), _alarms)),
+        ("Doctor", "/doctor", PagePart("doctor.html", readings.doctor(), _doctor)),
+        ("Retries", "/retries", PagePart("downstreams.html", readings.downstreams(), _downstreams)),
+        ("Token", "/token", PagePart("token.html", readings.token(), _token)),
     ):
         ui.page(path)(_of_one_part(console, title, part))
 
@@ -96,7 +99,7 @@ def declare(console: Console, readings: PageReadings) -> None:
         return client.build_response(request, 404)
 
 
-def _of_one_part(console: Console, title: str, part: Part) -> Any:
+def _of_one_part(console: Console, title: str, part: PagePart) -> Any:
     def page(request: Request) -> None:
         console.page(title, request, [part])
 

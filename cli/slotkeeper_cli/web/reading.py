@@ -14,6 +14,7 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import history_timeline
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.health_checks import examine
 from slotkeeper_cli.doctor.readings import failures
@@ -25,7 +26,7 @@ from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.status import status
 from slotkeeper_cli.token_state import read_token
 from slotkeeper_cli.unread import Search
-from slotkeeper_cli.web.shared import REFRESH, Data, Reading
+from slotkeeper_cli.web.shared import REFRESH, Data, PageReading
 
 HOUR = 3600.0
 MAX_DEAD_LETTERS = 1000
@@ -41,13 +42,14 @@ class PageReadings:
         # The shared readings decide how often something is read; the account shares what several of them need.
         self.account = Account(stack, keeps=REFRESH * 0.9)
 
-    def overview(self) -> Reading:
+    def overview(self) -> PageReading:
         """Every process with its queue, what needs attention, and the numbers of the navigation."""
-        return Reading(("overview",), self._overview)
+        return PageReading(("overview",), self._overview)
 
     def _overview(self) -> Data:
         search = Search()
-        data, needs = status(self.account), attention(self.account)
+        needs = attention(self.account)
+        data = status(self.account)  # after it: the queues of all processes are then read in one scan
         failed = search.try_read("failures", lambda: failures(self.account), None)
         alarms = search.try_read("alarms", self.account.alarms, None)
         return {
@@ -59,9 +61,9 @@ class PageReadings:
             "not_read": [*data["not_read"], *needs["not_read"], *(each.as_dict() for each in search.not_read)],
         }
 
-    def process(self, name: str) -> Reading:
+    def process(self, name: str) -> PageReading:
         """A process as `slotkeeper status PROCESS --json` shows it, with its whole queue."""
-        return Reading(("process", name), lambda: self._process(name))
+        return PageReading(("process", name), lambda: self._process(name))
 
     def _process(self, name: str) -> Data:
         data = status(self.account, name)
@@ -70,7 +72,7 @@ class PageReadings:
         not_read = [*data["not_read"], *(each for each in queue["not_read"] if each not in data["not_read"])]
         return {**data, **queue, "event_source": data["event_source"], "process": shown, "not_read": not_read}
 
-    def timeline(self, name: str) -> Reading:
+    def timeline(self, name: str) -> PageReading:
         """The picture of a process's last hour, from the rows of its requests."""
 
         def read() -> Data:
@@ -78,25 +80,29 @@ class PageReadings:
             svg = timeline_svg(self._hour(name, search))
             return {"svg": svg, "not_read": [each.as_dict() for each in search.not_read]}
 
-        return Reading(("timeline", name), read, _TIMELINE, is_slow=True)
+        return PageReading(("timeline", name), read, _TIMELINE, is_slow=True)
 
-    def spark(self, name: str) -> Reading:
-        """The small picture of a process's last hour."""
+    def spark(self, name: str) -> PageReading:
+        """The small picture of a process's last hour, from one call: the newest ends, and the holders of its item."""
 
         def read() -> Data:
-            of = self._hour(name, Search())
-            most = max((value for _, value in of.in_use), default=0)
-            label = f"at most {most:,} slots of {name} in use in the last hour"
-            return {"svg": spark_svg(of.in_use, of.since, of.until, label, of.limits[0][1])}
+            now, process, ends = time.time(), self.account.process(name), self.account.newest_ends(name)
+            # Of more requests than were read, those that ended before are not drawn.
+            since = max(now - HOUR, min((row.ended or now for row in ends.rows), default=now) if ends.is_cut else 0.0)
+            spans = [((row.started, row.ended), row.weight or 1) for row in ends.rows if row.started and row.ended]
+            spans += [((float(each.since), now), each.weight) for each in process.holders.values()]
+            steps = [(at, value) for at, value in weighted_steps(spans) if at >= since]
+            label = f"at most {max((value for _, value in steps), default=0):,} slots of {name} in use in the last hour"
+            return {"svg": spark_svg(steps, since, now, label, process.slot_limit)}
 
-        return Reading(("spark", name), read, _TIMELINE, is_slow=True)
+        return PageReading(("spark", name), read, _TIMELINE, is_slow=True)
 
     def _hour(self, name: str, search: Search) -> Timeline:
         now, process = time.time(), self.account.process(name)
         rows = self.account.history(search, name, now - HOUR, now)
         return timeline_of_rows(name, rows, now - HOUR, now, process.slot_limit, process.default_weight)
 
-    def history(self, name: str, hours: int) -> Reading:
+    def history(self, name: str, hours: int) -> PageReading:
         """The checks, figures and picture of a process for the last hours."""
 
         def read() -> Data:
@@ -109,14 +115,14 @@ class PageReadings:
                 "not_read": [each.as_dict() for each in history.not_read],
             }
 
-        return Reading(("history", name, hours), read, every=None, is_slow=True)
+        return PageReading(("history", name, hours), read, every=None, is_slow=True)
 
-    def request(self, request_id: str, process: str | None) -> Reading:
+    def request(self, request_id: str, process: str | None) -> PageReading:
         """A request as `slotkeeper explain ID --json` shows it."""
         key = ("request", request_id, process)
-        return Reading(key, lambda: explain(self.account, request_id, process), _SELDOM)
+        return PageReading(key, lambda: explain(self.account, request_id, process), _SELDOM)
 
-    def failures(self, seconds: float) -> Reading:
+    def failures(self, seconds: float) -> PageReading:
         """The failures of a period, as `slotkeeper failed list --json` groups them."""
 
         def read() -> Data:
@@ -124,9 +130,9 @@ class PageReadings:
             groups = [each.as_dict() for each in grouped(found.read())]
             return {"groups": groups, "not_read": [each.as_dict() for each in found.search.not_read]}
 
-        return Reading(("failures", seconds), read, _SELDOM)
+        return PageReading(("failures", seconds), read, _SELDOM)
 
-    def dead_letters(self) -> Reading:
+    def dead_letters(self) -> PageReading:
         """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each."""
 
         def read(queue: DeadLetterQueueName) -> dict[str, Any]:
@@ -139,9 +145,9 @@ class PageReadings:
         def every() -> Data:
             return {"queues": [read(each) for each in DeadLetterQueueName if each.is_deployed(self._stack)]}
 
-        return Reading(("dead letters",), every, every=None, is_slow=True)
+        return PageReading(("dead letters",), every, every=None, is_slow=True)
 
-    def downstreams(self) -> Reading:
+    def downstreams(self) -> PageReading:
         """The details of each downstream; of a malformed one its name and what is wrong."""
 
         def read() -> Data:
@@ -155,24 +161,24 @@ class PageReadings:
             ]
             return {"downstreams": found, "policy_problem": control.policy_problem}
 
-        return Reading(("downstreams",), read)
+        return PageReading(("downstreams",), read)
 
-    def token(self) -> Reading:
+    def token(self) -> PageReading:
         """The state of the shared token, never the token itself."""
-        return Reading(("token",), lambda: read_token(self._stack))
+        return PageReading(("token",), lambda: read_token(self._stack))
 
-    def alarms(self) -> Reading:
+    def alarms(self) -> PageReading:
         """The alarms of the stack as CloudWatch describes them."""
-        return Reading(("alarms",), lambda: {"alarms": self.account.alarms()}, _SELDOM)
+        return PageReading(("alarms",), lambda: {"alarms": self.account.alarms()}, _SELDOM)
 
-    def doctor(self) -> Reading:
+    def doctor(self) -> PageReading:
         """The checks of `slotkeeper doctor`, those that found problems first."""
 
         def read() -> Data:
             checks = [each.as_dict() for each in examine(self.account, CHECKS, time.time())]
             return {"checks": checks, "not_deployed": [flow.name for flow in self._stack.not_deployed]}
 
-        return Reading(("doctor",), read, every=None, is_slow=True)
+        return PageReading(("doctor",), read, every=None, is_slow=True)
 
 
 def number_text(number: int, is_cut: bool) -> str:

@@ -10,6 +10,7 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +24,7 @@ from slotkeeper_cli.web.frame import Console
 from slotkeeper_cli.web.shared import SharedReadings
 
 HOST = "127.0.0.1"
+_BADGES = 30.0  # seconds between two readings for the numbers in the navigation of each page
 
 
 def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: Output) -> None:
@@ -58,7 +60,8 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
     app.add_middleware(Access, entrance=entrance, port=port)
     readings = PageReadings(stack)
     where = f"{stack.name} in {stack.region}" + (" (local)" if stack.is_local else "")
-    console = Console(where, Actions(stack, writes), SharedReadings(), readings.overview(), badges)
+    numbers = replace(readings.overview(), every=_BADGES)
+    console = Console(where, Actions(stack, writes), SharedReadings(), numbers, badges)
 
     def read_again() -> None:
         readings.account.forget()

@@ -22,7 +22,7 @@ _QUICK_READINGS, _SLOW_READINGS = 8, 2
 
 
 @dataclass(frozen=True)
-class Reading:
+class PageReading:
     """What a page shows.
 
     Args:
@@ -66,18 +66,18 @@ class SharedReadings:
         self._kept: dict[Key, Snapshot] = {}
         self._changed_at = 0.0
 
-    def known(self, reading: Reading) -> Snapshot | None:
+    def known(self, reading: PageReading) -> Snapshot | None:
         """What was read last, however old it is; None if it was not read for a while."""
         return self._kept.get(reading.key)
 
-    def soon(self, reading: Reading) -> Snapshot | None:
+    def soon(self, reading: PageReading) -> Snapshot | None:
         """What was read last, and reads it again if it is old; None if it was not read yet, or could not be."""
         known = self._kept.get(reading.key)
         if known is None or not self._is_kept(known, reading):
             self._task(reading)
         return known
 
-    async def read(self, reading: Reading, *, again: bool = False) -> Snapshot:
+    async def read(self, reading: PageReading, *, again: bool = False) -> Snapshot:
         """The reading, of now or from a moment ago. Errors of `read` pass through, and are not kept.
 
         Args:
@@ -94,17 +94,17 @@ class SharedReadings:
         self._tasks.clear()
         self._changed_at = time.time()
 
-    def _is_kept(self, kept: Snapshot, reading: Reading) -> bool:
+    def _is_kept(self, kept: Snapshot, reading: PageReading) -> bool:
         return kept.at > self._changed_at and kept.is_fresh(reading.every)
 
-    def _task(self, reading: Reading) -> asyncio.Task[Snapshot]:
+    def _task(self, reading: PageReading) -> asyncio.Task[Snapshot]:
         task = self._tasks.get(reading.key)
         if task is None:
             task = self._tasks[reading.key] = asyncio.create_task(self._read(reading))
             task.add_done_callback(lambda ended: self._ended(reading.key, ended))
         return task
 
-    async def _read(self, reading: Reading) -> Snapshot:
+    async def _read(self, reading: PageReading) -> Snapshot:
         at, began = time.time(), time.monotonic()
         pool = self._slow if reading.is_slow else self._quick
         data = await asyncio.get_running_loop().run_in_executor(pool, reading.read)
