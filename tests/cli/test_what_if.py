@@ -28,6 +28,7 @@ def recorded(
     until: float = 100_000,
     rate: Rate | None = None,
     pace: float = 0.0,
+    hand_off: float = 0.0,
     changes: Sequence[SettingsChange] = (),
     **more: Any,
 ) -> Recording:
@@ -35,7 +36,7 @@ def recorded(
     now = replace(PROCESS, slot_limit=limit)
     works = [QueuedWork(f"p-{number}", f"{number:05}", at, seconds) for number, at in enumerate(arrivals)]
     rated = replace(now, rate=rate)
-    starts = replay(rated, works, 0.0, ends={}, changes=changes, pace=pace).starts
+    starts = replay(rated, works, 0.0, ends={}, changes=changes, pace=pace, hand_off=hand_off).starts
     past = []
     for work in works:
         at = starts.get(work.execution, math.inf)
@@ -58,7 +59,6 @@ def one_after_the_other(seconds: float, late: float, every: int, begin: float = 
 EACH_MINUTE = [60.0 * number for number in range(60)]
 EACH_THIRD = [20.0 * number for number in range(60)]
 RATE_REMOVED = [SettingsChange(5000, {"rate": None, "next_start": 0})]
-RAISED = [SettingsChange(50, {"slot_limit": 10})]
 ANSWERS: dict[str, tuple[Recording, int, tuple[float, float]]] = {
     "a backlog that still runs": (recorded([0] * 40, 10, 1, until=205), 2, (90, 170)),
     "a burst takes the starts of the records at a much higher limit": (
@@ -77,17 +77,10 @@ ANSWERS: dict[str, tuple[Recording, int, tuple[float, float]]] = {
         6,
         (1160, 2120),
     ),
-    "a pause is in the replay": (
-        recorded(
-            EACH_MINUTE, 70, 2, changes=[SettingsChange(0, {"paused": True}), SettingsChange(1800, {"paused": False})]
-        ),
-        60,
-        (0, 1440),
-    ),
-    "the limit was raised": (
-        recorded([0] * 20, 10, 1, changes=RAISED, first={"slot_limit": 1}, now={"slot_limit": 10}),
-        1,
-        (90, 170),
+    "hand-offs that take longer than the time between starts do not slow a higher limit": (
+        recorded([0] * 200, 10, 20, hand_off=4.0),
+        200,
+        (4.2, 7.5),
     ),
     "some hand-offs are slow": (one_after_the_other(5, 4.8, 3), 1, (135, 250)),
     "the target was another one, of slower requests": (
@@ -112,7 +105,7 @@ REFUSALS: dict[str, tuple[Recording, int, str]] = {
     ),
     "a rate that no line states": (recorded(EACH_THIRD, 30, 5, rate=Rate(1, 60)), 6, "do not explain its waits"),
     "more ran than the present limit": (recorded(EACH_MINUTE, 300, 5, now={"slot_limit": 2}), 6, "More requests ran"),
-    "some waited in a backlog, although the slot was free": (one_after_the_other(10, 8, 7), 1, "6 requests waited"),
+    "some waited in a backlog, although the slot was free": (one_after_the_other(20, 14, 7), 1, "6 requests waited"),
     "leases hold slots at a lower limit": (recorded(EACH_MINUTE, 10, 5, now={"holders": {"l": LEASE}}), 4, "--limit 5"),
     "one runs for longer than each that has ended": (
         Recording(replace(PROCESS, slot_limit=2), 0, 5000, [PastRequest("p-l", 0, 0, None), *MINUTES.requests]),

@@ -13,6 +13,7 @@ requests, and nothing can be predicted.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,10 +39,10 @@ _MOST_WAITING_AT_BEGIN = 0.1
 _MOST_UNEXPLAINED = 0.1
 # Seconds from which a wait counts as one for a slot.
 _WAITED = 1.0
-# Seconds after which a delay is none of Slotkeeper's usual ones.
-_LONGEST_DELAY = 5.0
-# Pairs of starts that show the time from one to the next.
-_MIN_PAIRS = 5
+# Seconds after which a delay, and the time from one start to the next, is none of Slotkeeper's usual ones.
+_LONGEST_DELAY, _LONGEST_PACE = 5.0, 1.0
+# Starts after another one that show the time from one to the next.
+_TOGETHER = 5
 
 
 class CannotKnow(ValueError):
@@ -372,23 +373,27 @@ class _Observed:
 
 def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
     begin, ends, works = _begin(recording, lengths, _NOTHING)
-    starts = {each.execution: _start(each) for each in recording.started}
+    in_order = sorted(recording.started, key=_start)
+    starts = {each.execution: _start(each) for each in in_order}
     could = replay(begin, works, recording.since, ends=ends, changes=recording.changes, starts=starts).startable
-    arrivals, hand_offs, paces = dict[str, float](), list[float](), list[float]()
-    unexplained, before = list[tuple[float, float, str]](), -math.inf
-    for each in sorted(recording.started, key=_start):
-        start, ready = _start(each), could.get(each.execution, math.inf)
-        late = start - max(ready, before)
+    times = [*starts.values()]
+    ready = [could.get(execution, math.inf) for execution in starts]
+    # The fastest starts that followed each other although all of them could start already.
+    pace = math.inf
+    for at in range(_TOGETHER, len(times)):
+        if max(ready[at - _TOGETHER : at + 1]) <= times[at - _TOGETHER]:
+            pace = min(pace, (times[at] - times[at - _TOGETHER]) / _TOGETHER)
+    pace = max(START_SECONDS, pace if pace <= _LONGEST_PACE else 0.0)
+    arrivals, hand_offs, unexplained = dict[str, float](), list[float](), list[tuple[float, float, str]]()
+    for at, each in enumerate(in_order):
+        before = at - bisect_left(times, ready[at])
+        late = max(0.0, times[at] - ready[at] - pace * before)
         if late > _LONGEST_DELAY:
-            unexplained.append((late, start, each.execution))
-        elif ready <= before:
-            paces.append(late)
-        elif ready <= max(recording.since, each.sent):
+            unexplained.append((late, times[at], each.execution))
+        elif ready[at] <= max(recording.since, each.sent):
             arrivals[each.execution] = late
-        elif ready < math.inf:
+        elif ready[at] < math.inf:
             hand_offs.append(late)
-        before = start
-    pace = fmean(paces) if len(paces) >= _MIN_PAIRS else START_SECONDS
     return _Observed(arrivals, median(arrivals.values() or [0.0]), fmean(hand_offs or [0.0]), pace, unexplained)
 
 
