@@ -140,9 +140,9 @@ def test_what_the_records_do_not_show_is_refused_with_the_reason_and_what_to_do(
         predict(recording, limit)
 
 
-def replays(*past: PastRequest, limit: int = 1, **options: float) -> list[Course]:
+def replays(*past: PastRequest, limit: int = 1) -> list[Course]:
     """The check and the replay of requests at one slot."""
-    made = predict(Recording(PROCESS, 0.0, 1000.0, past), limit, least=0, **options)
+    made = predict(Recording(PROCESS, 0.0, 1000.0, past), limit, least=0)
     return [made.check, made.replayed]
 
 
@@ -165,13 +165,6 @@ def test_a_request_that_runs_takes_as_long_as_one_that_took_longer_than_it_has()
     past += [PastRequest("p-runs", 6000, 6000, None), PastRequest("p-queued", 6001, None, None)]
     waits = predict(Recording(PROCESS, 0, 6050, past), 1).replayed.waits
     assert waits[-1] == pytest.approx(99)
-
-
-def test_the_factors_shorten_durations_and_the_times_between_arrivals() -> None:
-    past = [PastRequest("p-0", 0, 0, 10), PastRequest("p-1", 4, 10, 20), PastRequest("p-2", 40, 40, 50)]
-    assert replays(*past, duration_factor=0.5)[1].waits == [0, 1, 0]
-    faster = replays(*past, arrival_factor=2)[1]
-    assert (faster.waits, faster.until) == ([0, 8, 0], 500)
 
 
 # ---------------------------------------------------------------------------------------------------------- recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cli.audit_situations import HOUR, add_row, audited
+from tests.cli.audit_situations import add_row, audited
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Situation
 
@@ -66,12 +66,5 @@ SITUATIONS = {
         says=("the records of process sample do not explain its waits", "Give --since 46m"),
         exit_code=3,
         at=NOW + 3000,
-    ),
-    "there are too few samples": Situation(
-        _burst(3),
-        "what-if sample --limit 3 --since 24h",
-        says=("process sample has 3 requests that started and ended", "Give an earlier --since"),
-        exit_code=3,
-        at=HOUR,
     ),
 }
