@@ -12,10 +12,8 @@ from slotkeeper.slots.process import MAX_HOLDERS, Holder
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
-from slotkeeper_cli.audit.intervals import Interval, Steps, value_at, weighted_steps, without
+from slotkeeper_cli.audit.intervals import Interval, Steps, value_at, weighted_steps
 from slotkeeper_cli.audit.work_history import (
-    AFTER_LINE,
-    BEFORE_LINE,
     CHILDREN,
     EXECUTIONS,
     GLUE_RUNS,
@@ -25,7 +23,6 @@ from slotkeeper_cli.audit.work_history import (
     acts_of,
     grant_of,
     limit_steps,
-    pauses,
 )
 from slotkeeper_cli.formatting import count, duration, iso
 
@@ -124,7 +121,7 @@ def freed(history: WorkHistory) -> CheckResult:
         for execution, holder in process.holders.items():
             attempt = history.by_execution.get(execution)
             since = dead_since(history, attempt) if attempt else _unstarted_since(history, holder)
-            if holder.is_lease or since is None:
+            if since is None:
                 continue
             dead += 1
             # A slot may be taken for a child that an operator redrove after the end of its execution.
@@ -222,12 +219,12 @@ def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     rows = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
     spans = [(_holding(history, row), history.weight(row.execution)) for row in rows]
     holders = weighted_steps((span, 1) for span, _ in spans)
-    found = []
-    for turn in turns(_asking(history, name), weighted_steps(spans), _sure_limits(history, name), holders):
-        span = (max(turn.began, history.since), min(turn.ended, history.now))
-        parts = without(span, _blackouts(history, name))
-        found += [replace(turn, began=began, ended=ended) for began, ended in parts]
-    return found
+    found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders)
+    return [
+        replace(each, began=max(each.began, history.since), ended=min(each.ended, history.now))
+        for each in found
+        if each.ended > history.since
+    ]
 
 
 def _asking(history: WorkHistory, name: str) -> list[Asking]:
@@ -237,14 +234,6 @@ def _asking(history: WorkHistory, name: str) -> list[Asking]:
         until = math.inf if row.place and not has_started else end
         found.append(Asking(row.execution, row.placed, history.weight(row.execution), sent, until, has_started))
     return found
-
-
-def _sure_limits(history: WorkHistory, name: str) -> list[tuple[float, int]]:
-    """The limit that was certainly in force, by time; 0 while it is not known."""
-    steps = limit_steps(history, name)
-    changes = [at for at, _ in steps.steps]
-    instants = sorted({at + by for at in changes for by in (-BEFORE_LINE, math.nextafter(AFTER_LINE, math.inf))})
-    return [(at, steps.least(at, at) or 0) for at in instants]
 
 
 def _holding(history: WorkHistory, row: RequestRow) -> Interval:
@@ -258,12 +247,3 @@ def _holding(history: WorkHistory, row: RequestRow) -> Interval:
         return started, ended
     # It may have left its slot to the janitor, which frees it after its work has ended.
     return started, max(ended, history.last_work.get(row.execution, 0.0)) + history.bounds.dead_holder
-
-
-def _blackouts(history: WorkHistory, name: str) -> list[Interval]:
-    """Times in which the process may have been paused."""
-    found = [(since - BEFORE_LINE, until + AFTER_LINE) for since, until in pauses(history, name)]
-    acts = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]
-    if acts and acts[0].action == "process resume":  # the pause began before the lines
-        found.append((-math.inf, acts[0].at + AFTER_LINE))
-    return [(-math.inf, math.inf)] if history.processes[name].paused and not acts else found

@@ -55,24 +55,3 @@ def spread(values: Sequence[float], **shares: float) -> dict[str, float | int | 
 def overlap_seconds(intervals: Iterable[Interval], window: Interval) -> float:
     """The sum of the intervals' parts inside the window."""
     return math.fsum(max(0.0, min(end, window[1]) - max(start, window[0])) for start, end in intervals)
-
-
-def without(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
-    """What is left of an interval outside of others."""
-    parts = [interval]
-    for start, end in others:
-        parts = [part for a, b in parts for part in ((a, min(b, start)), (max(a, end), b)) if part[0] < part[1]]
-    return parts
-
-
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
-    disjoint: list[Interval] = []
-    for start, end in sorted(intervals):
-        if end <= start:
-            continue
-        if disjoint and start <= disjoint[-1][1]:
-            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
-        else:
-            disjoint.append((start, end))
-    return disjoint

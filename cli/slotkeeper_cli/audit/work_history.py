@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
@@ -288,9 +289,13 @@ class WorkHistory:
 
 @dataclass(frozen=True)
 class LimitSteps:
-    """(instant, limit from then on), by time; the first is -inf. None: the limit is not known."""
+    """(instant, limit from then on), by time; the first is -inf. None: the limit is not known.
+
+    `paused`: the times in which the process may have been paused.
+    """
 
     steps: Sequence[tuple[float, int | None]]
+    paused: Sequence[tuple[float, float]] = ()
 
     @property
     def intervals(self) -> list[tuple[float, float, int | None]]:
@@ -313,9 +318,19 @@ class LimitSteps:
         return None if known is None else max(known, default=0)
 
     def least(self, start: float, end: float) -> int | None:
-        """The lowest limit that may have been in force in a time; None if one is not known."""
-        known = self.known(start - AFTER_LINE, end + BEFORE_LINE)
+        """The lowest limit that may have been in force in a time, 0 in a pause; None if one is not known."""
+        start, end = start - AFTER_LINE, end + BEFORE_LINE
+        if any(since <= end and until > start for since, until in self.paused):
+            return 0
+        known = self.known(start, end)
         return None if known is None else min(known, default=0)
+
+    @property
+    def certain(self) -> list[tuple[float, int]]:
+        """(instant, limit that was certainly in force from then on), by time; 0 while it is not known."""
+        changes = [*(at for at, _ in self.steps), *chain.from_iterable(self.paused)]
+        instants = sorted({at + by for at in changes for by in (-BEFORE_LINE, math.nextafter(AFTER_LINE, math.inf))})
+        return [(at, self.least(at, at) or 0) for at in instants]
 
 
 def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
@@ -334,9 +349,15 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     for act, value in zip(acts, known[1:], strict=True):
         is_known = act.action in _WITHOUT_LIMIT or value in (_before(act), _after(act))
         steps.append((act.at, value if is_known else None))
-    if process is not None and process.paused and (paused := _paused_since(history, name)) is not None:
-        steps = [each for each in steps if each[0] < paused] + [(paused, 0)]
-    return LimitSteps(steps)
+    paused = pauses(history, name)
+    if process is not None and process.paused and paused and math.isinf(paused[-1][1]):
+        steps = [each for each in steps if each[0] < paused[-1][0]] + [(paused[-1][0], 0)]
+    lines = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]
+    if lines and lines[0].action == "process resume":  # the pause began before the lines
+        paused.append((-math.inf, lines[0].at))
+    elif process is not None and process.paused and not lines:
+        paused.append((-math.inf, math.inf))
+    return LimitSteps(steps, paused)
 
 
 def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:
@@ -355,11 +376,6 @@ def pauses(history: WorkHistory, name: str) -> list[tuple[float, float]]:
             found += [(since, act.at)] if since < math.inf else []
             since = math.inf
     return [*found, (since, math.inf)] if since < math.inf else found
-
-
-def _paused_since(history: WorkHistory, name: str) -> float | None:
-    """When the pause began that lasts until now; None if no line states it."""
-    return next((start for start, end in pauses(history, name) if math.isinf(end)), None)
 
 
 def _before(act: OperatorAct) -> int | None:

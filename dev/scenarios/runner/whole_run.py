@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.check_result import MAX_EXAMPLES, CheckResult, Found, Result, conclude, first_of
 from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, dead_since, turns, waits
-from slotkeeper_cli.audit.intervals import merged, overlap_seconds
+from slotkeeper_cli.audit.intervals import Interval, overlap_seconds
 from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory, label_of
 from slotkeeper_cli.formatting import count, duration, iso
 
@@ -299,5 +299,18 @@ def _is_too_long(history: WorkHistory, run: WholeRun, name: str, idle: Turn) -> 
         if each.process in ("", name) and each.at < idle.ended and each.until > idle.began
     ]
     outages = [(each.at, each.until) for each in met if each.is_outage]
-    up = idle.seconds - overlap_seconds(merged(outages), (idle.began, idle.ended))
+    up = idle.seconds - overlap_seconds(_merged(outages), (idle.began, idle.ended))
     return not met or up > run.disturbed
+
+
+def _merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
+    disjoint: list[Interval] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
+        else:
+            disjoint.append((start, end))
+    return disjoint
