@@ -136,37 +136,11 @@ def _forced(operator: Operator) -> Names:
     return _overlap(operator)
 
 
-def _returned(operator: Operator) -> Names:
-    """A returned request has no further attempt."""
-    ran(operator, "a", 10.25, 20.25, "FAILED", run=False, state="RETURNED")
-    return {}
-
-
 def _redriven(operator: Operator) -> Names:
     """An operator redrove a failed request; its second attempt is queued."""
     ran(operator, "a", 10.25, 20.25, "FAILED", state="REDRIVEN")
     add_row(operator, "a", sent=3590, attempt=2)
     return {}
-
-
-def _stranded(operator: Operator) -> Names:
-    """The outcome of an execution was not recorded."""
-    return {"a": ran(operator, "a", 10.25, 20.25, "FAILED", state="STARTED", ended=None)}
-
-
-def _overtaken(operator: Operator) -> Names:
-    """A request was granted a slot before one that was sent minutes earlier. The slot was in use until then."""
-    ran(operator, "z", 0.5, 1000, granted=granted_as(7, 0))
-    ran(operator, "b", 1000.5, 1010, sent=100, granted=granted_as(8, 0))
-    ran(operator, "a", 1010.5, 1020, sent=50, granted=granted_as(9, 0))
-    add_row(operator, "c", sent=200, state="CANCELLED", ended=201)
-    return {}
-
-
-def _late_holder(operator: Operator) -> Names:
-    """An execution was aborted ten minutes ago, and its slot is held."""
-    name = operator.hold("a", started=False)
-    return {"a": ran(operator, "a", 10.25, 3000.25, "ABORTED"), "held": name}
 
 
 def _dead_for_days(operator: Operator) -> Names:
@@ -231,29 +205,8 @@ SITUATIONS = {
     "two ran after an operator's forced release": _an_hour_later(
         _forced, "audit", says=("fails      limit", "; after holder release at", "by arn:operator"), exit_code=5
     ),
-    "a returned request is nowhere": _an_hour_later(
-        _returned, "audit", says=("fails      accounted", "- a, attempt 1 (sample) is RETURNED, and"), exit_code=5
-    ),
     "a failed request was redriven": _an_hour_later(
         _redriven, "audit", says=("holds      accounted", "1 queued, 1 redriven")
-    ),
-    "the row of an ended execution has not ended": _an_hour_later(
-        _stranded,
-        "audit",
-        says=("fails      accounted", "- a, attempt 1 (sample) is STARTED, and its execution ended FAILED at"),
-        exit_code=5,
-    ),
-    "a grant passed a request in front": _an_hour_later(
-        _overtaken,
-        "audit",
-        says=("fails      order", "- b, attempt 1 (sample) was granted a slot before a, attempt 1 (sample), which"),
-        exit_code=5,
-    ),
-    "a dead holder was not freed": _an_hour_later(
-        _late_holder,
-        "audit",
-        says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
-        exit_code=5,
     ),
     "a dead holder of an earlier period was not freed": _an_hour_later(
         _dead_for_days,

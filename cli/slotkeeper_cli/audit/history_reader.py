@@ -86,11 +86,6 @@ def read_history(
     return _Reader(account, window, only, on_read).read(also)
 
 
-def read_requests(account: Account, window: Window, process: str, on_read: OnRead) -> WorkHistory:
-    """Read only a process's rows, and its limits. Raises NotFound without such a process."""
-    return _Reader(account, window, process, on_read).read_requests()
-
-
 class _Reader:
     def __init__(self, account: Account, window: Window, only: str | None, on_read: OnRead) -> None:
         self._account, self._stack = account, account.stack
@@ -119,18 +114,10 @@ class _Reader:
         ]
         acts = self._acts()
         work = self._work(processes, attempts, acts)
-        of_rows = self._history(processes, rows, acts)
-        return replace(of_rows, attempts=attempts, work=work, bounds=self._bounds())
-
-    def read_requests(self) -> WorkHistory:
-        processes = self._processes()
-        return self._history(processes, self._rows(processes, self._window.since), self._acts())
-
-    def _history(
-        self, processes: Mapping[str, Process], rows: Sequence[RequestRow], acts: Sequence[OperatorAct]
-    ) -> WorkHistory:
-        window, not_read = self._window, self._search.not_read
-        return WorkHistory(window.since, window.until, self._now, processes, (), (), rows, acts, not_read)
+        not_read, bounds = self._search.not_read, self._bounds()
+        return WorkHistory(
+            window.since, window.until, self._now, processes, attempts, work, rows, acts, not_read, bounds
+        )
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)
