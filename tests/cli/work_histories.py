@@ -1,24 +1,17 @@
-"""Histories of work for the tests of the judge: correct ones, drawn by a simulation, and one small one to change."""
+"""Histories of work for the tests of the judge: a small correct one, to change."""
 
 from __future__ import annotations
 
-import heapq
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import strategies as st
-
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.rate import Rate, after_start
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name
 from slotkeeper.slots.request_table import State, granted_as, place_of
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.work_history import (
-    CHILD,
     GLUE_RUN,
     Attempt,
-    AuditBounds,
     WorkHistory,
     WorkInterval,
 )
@@ -132,68 +125,3 @@ def clean() -> WorkHistory:
             attempt("e", 3590, None, sent=3589.5),
         ]
     )
-
-
-# -------------------------------------------------------------------------------------------------- correct simulations
-
-
-Rounding = Callable[[float], float]
-
-
-def _exact(at: float) -> float:
-    return at
-
-
-ROUNDINGS: tuple[tuple[Rounding, ...], ...] = (
-    (_exact,),
-    (math.floor,),
-    (math.floor, math.ceil),
-    (_exact, math.floor, math.ceil),
-)
-
-
-@st.composite
-def correct_histories(draw: st.DrawFn) -> WorkHistory:
-    """What a correct Slotkeeper leaves in the records: requests in order through slots, with weights and failures.
-
-    With a rate, requests wait while slots are free. Of some requests the grant or the start was not recorded.
-
-    Glue's times are exact, or rounded down, up or to the nearest second, for each time anew.
-    """
-    limit = draw(st.integers(1, 5))
-    seconds = st.floats(0.05, 8.0)
-    rounding = draw(st.sampled_from(ROUNDINGS))
-    rate = draw(st.sampled_from([None, None, Rate(1, 3600), Rate(20, 3600, 3)]))
-    next_start = 0
-    free_at: list[tuple[float, int]] = []
-    in_use, now, sent = 0, START, START
-    attempts, works = [], list[WorkInterval]()
-    for number in range(draw(st.integers(0, 25))):
-        weight = draw(st.integers(1, limit))
-        sent += draw(st.sampled_from([0.0, 0.01, 3.0]))
-        now = max(now, sent) + draw(st.floats(0.001, 0.3))
-        while in_use + weight > limit or (free_at and free_at[0][0] <= now):
-            freed, of = heapq.heappop(free_at)
-            now, in_use = max(now, freed + draw(st.floats(0.001, 0.3))), in_use - of
-        if rate:
-            now = max(now, (next_start - rate.lead) / 1000)
-            next_start = after_start(rate, next_start, now)
-        begun, tail = now + draw(st.floats(0.0, 0.5)), draw(st.floats(0.0, 1.0))
-        ended = begun + draw(seconds)
-        freed, in_use = ended + draw(st.floats(0.001, 0.2)), in_use + weight
-        heapq.heappush(free_at, (freed, weight))
-        status = draw(st.sampled_from(["SUCCEEDED", "SUCCEEDED", "FAILED"]))
-        recorded = {"started": now + draw(st.floats(0.0, 0.5)), "granted": granted_as(number, 0)}
-        recorded = draw(st.sampled_from([recorded, recorded | {"granted": ""}, {}]))
-        state: State = "SUCCEEDED" if status == "SUCCEEDED" else "FAILED"
-        made = row(str(number), sent - START + number / 1000, state, weight=weight, ended=ended, **recorded)
-        one = Attempt(made.execution, status, now, freed + tail, row=made)
-        attempts.append(one)
-        kind = draw(st.sampled_from([GLUE_RUN, CHILD])) if number else GLUE_RUN
-        start, end = ((draw(st.sampled_from(rounding)) if kind == GLUE_RUN else _exact)(at) for at in (begun, ended))
-        works.append(WorkInterval(one.execution, kind, start, end, status == "SUCCEEDED"))
-    end = max([START, *(each.stopped or 0.0 for each in attempts)]) + 1
-    processes = {"sample": process(limit, rate=rate)}
-    rows = [each.row for each in attempts if each.row]
-    whole_time = WorkHistory(START - 1, end, end, processes, attempts, works, rows)
-    return replace(whole_time, bounds=AuditBounds(intake=1.0, free_slot=3.0))

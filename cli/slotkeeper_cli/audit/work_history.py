@@ -307,23 +307,21 @@ class LimitSteps:
         """The limits in force at some instant of [start, end]."""
         return [value for at, until, value in self.intervals if at <= end and until > start]
 
-    def known(self, start: float, end: float) -> list[int] | None:
-        """The same; None if one in the time is not known."""
-        values = self.values(start, end)
-        return None if None in values else [each for each in values if each is not None]
-
     def most(self, start: float, end: float) -> int | None:
         """The highest limit that may have been in force in a time; None if one is not known."""
-        known = self.known(start - AFTER_LINE, end + BEFORE_LINE)
-        return None if known is None else max(known, default=0)
+        possible = self._possible(start, end)
+        return None if possible is None else max(possible, default=0)
 
     def least(self, start: float, end: float) -> int | None:
         """The lowest limit that may have been in force in a time, 0 in a pause; None if one is not known."""
-        start, end = start - AFTER_LINE, end + BEFORE_LINE
-        if any(since <= end and until > start for since, until in self.paused):
+        if any(since <= end + BEFORE_LINE and until > start - AFTER_LINE for since, until in self.paused):
             return 0
-        known = self.known(start, end)
-        return None if known is None else min(known, default=0)
+        possible = self._possible(start, end)
+        return None if possible is None else min(possible, default=0)
+
+    def _possible(self, start: float, end: float) -> list[int] | None:
+        values = self.values(start - AFTER_LINE, end + BEFORE_LINE)
+        return None if None in values else [each for each in values if each is not None]
 
     @property
     def certain(self) -> list[tuple[float, int]]:
