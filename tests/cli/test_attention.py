@@ -447,6 +447,26 @@ def test_a_healthy_stack_needs_no_attention(operator: Operator, monkeypatch: pyt
     assert items() == []
 
 
+def test_a_malformed_process_is_not_to_be_added(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    _added_again(operator)
+    edit(operator, "slot_limit", {"S": "3"}, "rem")
+    set_clock(monkeypatch, NOW + 60)
+    commands = [each["command"] for each in items()]
+    listed = "slotkeeper failed list --process rem --code UnknownProcess"
+    assert commands == ["slotkeeper process repair rem", listed]
+
+
+def test_a_request_that_is_being_started_needs_no_attention(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.processes.set_limit("sample", 2)
+    name = operator.wait("reserved", start_before="2026-09-21T14:18:20Z")
+    operator.start(name, started=False, confirmed=False)
+    operator.wait("sent now")
+    set_clock(monkeypatch, NOW + 20)
+    assert items() == []
+
+
 def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A holder that has released its slot, and a request that was started, since the table was read."""
     name = operator.hold("a")

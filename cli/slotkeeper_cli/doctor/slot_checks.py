@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from slotkeeper.next_step import ToFillIn, next_step
-from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Stopped, TooEarly
+from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Starting, Stopped, TooEarly
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 JANITOR_SECONDS = 600
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
+_DISPATCH_SECONDS = 30  # after its sending, within which a request is dispatched also by a function that starts cold
 _LATE_RING_SECONDS = 60
 _LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function of endings could not
 _MAX_AGAIN = 20  # queues that are read a second time
@@ -146,7 +147,8 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
 def waiting(account: Account, now: float) -> Iterator[Finding]:
     """The first request of each queue that could start or must leave, if it still could when it was read again."""
     queues = readings.queues(account).planned
-    seen = [(one.name, first) for _, one, planned in queues if (first := _due(one, planned))]
+    due = [(one.name, first) for _, one, planned in queues if (first := _due(one, planned))]
+    seen = [(name, first) for name, first in due if now - first[0].sent > _DISPATCH_SECONDS]
     for name, before in seen[:_MAX_AGAIN]:
         one = readings.queue_again(account, name)
         first = _due(one, one.plan) if one.plan else None
@@ -180,7 +182,7 @@ def deadlines(account: Account, now: float) -> Iterator[Finding]:
         ids = {each.queued.execution: each.request_id for each in one.rows}
         for row in one.rows:
             end, wait = row.queued.start_before, planned.waits.get(row.queued.execution)
-            if end is None or wait is None or (left := end - now) <= 0:
+            if end is None or wait is None or isinstance(wait.reason, Starting) or (left := end - now) <= 0:
                 continue
             if process.paused or isinstance(wait.reason, Blocked | Stopped) or left < _SOON_SECONDS:
                 why = condition_of(wait.reason, process, now, ids).text
@@ -309,7 +311,7 @@ def failures(account: Account, _now: float) -> Iterator[Finding]:
     for row in sorted(listed.rows, key=lambda row: (row.failed or 0, row.sent), reverse=True):
         code = row.code if row.state == "REJECTED" else ""
         of[row.process, f"{row.state} {code}"].append(row)
-    known = {process.name for process in account.processes()[0]}
+    known = {name for name, one in readings.queues(account).of.items() if one.process}
     for number, ((process, _), failed) in enumerate(of.items()):
         match failed[0].state:
             case "FAILED" if number < _MAX_JUDGED and (always := _always(account, process, failed[0])):
