@@ -176,6 +176,18 @@ def test_of_a_thousand_processes_the_busy_ones_are_shown_and_the_rest_is_counted
         assert (whole.count("[##########]"), whole.count("Read at ")) == (40, 1)
 
 
+def test_of_many_holders_the_first_are_shown_and_the_rest_is_counted(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 40)
+    for number in range(40):
+        operator.lease(f"lease-{number:02}", 9_999_999_999)
+    with terminal("status", "sample", "--watch", "9999") as shown:
+        rows = shown.shows("All queues are empty.").splitlines()
+    assert len(rows) <= 24
+    assert any(row.startswith("sample  [##########]  40 of 40 slots in use") for row in rows)
+    shown_holders = sum(row.startswith("lease-") for row in rows)
+    assert f"and {40 - shown_holders} more: slotkeeper status sample" in rows
+
+
 @pytest.mark.parametrize("ends", [lambda shown: shown.type("\x03"), lambda shown: shown.signal(signal.SIGTERM)])
 def test_ctrl_c_ends_it_and_restores_the_terminal(operator: Operator, ends: Callable[[Any], None]) -> None:
     with terminal(*ONCE) as shown:

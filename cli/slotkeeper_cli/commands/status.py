@@ -81,10 +81,8 @@ def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Te
     below = [[styled(f"Not read: {each['source']}: {each['why']}", "yellow")] for each in data["not_read"]]
     if data["process"]:
         (process,) = data["processes"]
-        above += [[each] for each in _facts(process, width)]
-        heading, *holders = _holders(process).lines(width)
-        above += [[heading]] if holders else []
-        blocks, rest = [[each] for each in holders], str(next_step("status", process["name"]))
+        holders = _holders(process).lines(width) if process["holders"] else []
+        blocks, rest = [[each] for each in _facts(process, width) + holders], str(next_step("status", process["name"]))
     else:
         busy = [each for each in data["processes"] if _is_busy(each)]
         longest = max([_ID, *(len(each["name"]) for each in busy)])
