@@ -116,7 +116,7 @@ def test_a_change_shows_what_changes_its_command_and_its_outcome_then_the_page_s
     dialog.get_by_text("rated: 10 -> 0 slots.").wait_for()
     dialog.get_by_role("button", name="Close").click()
     page.get_by_text("no slots", exact=True).wait_for()
-    assert page.evaluate("document.activeElement.textContent") == "Set limit"
+    page.wait_for_function("document.activeElement.textContent === 'Set limit'")
 
 
 def test_requests_that_are_selected_stay_so_over_refreshes_and_are_cancelled_after_the_question(

@@ -28,6 +28,10 @@ _READS = (
     *(("dlq", "list"), ("dlq", "show"), ("request", "list"), ("retry", "list"), ("retry", "show")),
     *(("retry", "breaker", "show"), ("token", "show")),
 )
+# A refresh may have replaced the button that opened a dialog: the new one has its id. An open dialog keeps the focus.
+_FOCUS_AGAIN = """const focus = () => document.querySelector('[role=dialog]')
+  ? setTimeout(focus, 50) : document.getElementById(window.pressed)?.focus()
+focus()"""
 # The fields of a form, as the browser sends them.
 type Fields = Mapping[str, Sequence[str]]
 
@@ -178,8 +182,7 @@ class Dialog:
 
     def _close(self) -> None:
         self._dialog.delete()
-        # A refresh may have replaced the button that opened it: the new one has its id.
-        ui.run_javascript("document.getElementById(window.pressed)?.focus()")
+        ui.run_javascript(_FOCUS_AGAIN)
 
     async def _pressed(self, button: str) -> None:
         if button == "close" or self._step is None:
