@@ -46,5 +46,7 @@ def read_recording(account: Account, since: float, until: float, name: str) -> R
     audited = search.try_read("AuditLogGroup", lambda: account.audit_lines("process", name, since), none)
     if not audited.is_complete:
         why = "".join(f": {each.why}" for each in search.not_read)
-        doubts.append(f"the audit log was not read completely{why}, so settings are taken for those of then")
+        doubts.append(
+            f"the audit log was not read completely{why}, so the present settings are taken for those of then"
+        )
     return recording_of(process, rows, audited.lines, since, until, doubts)

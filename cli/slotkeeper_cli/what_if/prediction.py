@@ -207,10 +207,10 @@ def _check_agreement(recording: Recording, check: Course, observed: _Observed) -
     checked = [replayed.get(each.execution, math.inf) - each.sent for each in recording.started]
     if _agree(waits, checked) and len(observed.unexplained) <= _MOST_UNEXPLAINED * len(waits):
         return
-    shown = (" and ".join(_shown(percentile(each, share)) for share in CHECKED) for each in (waits, checked))
+    shown = [" and ".join(_shown(percentile(each, share)) for share in CHECKED) for each in (waits, checked)]
     text = (
-        f"the records of process {recording.process.name} do not explain its waits. Half of the requests and 90 % of "
-        "them have waited for {}; by the settings of then it would have been {}.".format(*shown)
+        f"the records of process {recording.process.name} do not explain its waits: their p50 and p90 are {shown[0]}, "
+        f"and by the settings of then would have been {shown[1]}."
     )
     if observed.unexplained:
         late, at, execution = max(observed.unexplained)
@@ -228,7 +228,7 @@ def _check_agreement(recording: Recording, check: Course, observed: _Observed) -
 
 
 def _shown(wait: float | None) -> str:
-    return "ever" if wait is None or math.isinf(wait) else duration(wait)
+    return "infinite" if wait is None or math.isinf(wait) else duration(wait)
 
 
 def _agree(waits: Sequence[float], others: Sequence[float]) -> bool:
