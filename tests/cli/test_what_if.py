@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[Recording, int, str]] = {
     "a rate that no line states": (recorded(EACH_THIRD, 30, 5, rate=Rate(1, 60)), 6, "do not explain its waits"),
     "more ran than the present limit": (recorded(EACH_MINUTE, 300, 5, now={"slot_limit": 2}), 6, "More requests ran"),
     "some waited in a backlog, although the slot was free": (one_after_the_other(20, 14, 7), 1, "6 requests waited"),
-    "leases hold slots at a lower limit": (recorded(EACH_MINUTE, 10, 5, now={"holders": {"l": LEASE}}), 4, "--limit 5"),
+    "leases hold slots now": (recorded(EACH_MINUTE, 10, 5, now={"holders": {"l": LEASE}}), 4, "leases hold slots of"),
     "one runs for longer than each that has ended": (
         Recording(replace(PROCESS, slot_limit=2), 0, 5000, [PastRequest("p-l", 0, 0, None), *MINUTES.requests]),
         1,

@@ -192,11 +192,11 @@ def _check_samples(recording: Recording, limit: int, least: int) -> None:
             f"that started waited already, and how many would have waited at another limit cannot be known. Give a "
             f"--since before {iso(first)}, or one after the backlog"
         )
-    lowest = min(each for _, each in recording.limits)
-    if limit < lowest and any(each.is_lease for each in recording.process.holders.values()):
+    has_leases = any(each.is_lease for each in recording.process.holders.values())
+    if has_leases and {limit} != {each for _, each in recording.limits}:
         raise CannotKnow(
-            f"leases hold slots of process {name}, and leave no record: how many slots would have been free at a limit "
-            f"below the recorded one cannot be known. Give --limit {lowest} or more"
+            f"leases hold slots of process {name}, and leave no record: how many they would have taken at another "
+            "limit cannot be known. The metric SlotsInUse counts their slots too (docs/metrics.md)"
         )
 
 
