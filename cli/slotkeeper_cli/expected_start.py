@@ -17,7 +17,7 @@ from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, Wait
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.replay import START_SECONDS, QueuedWork, ReplayCourse, replay
+from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, ReplayCourse
 
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
@@ -80,7 +80,7 @@ def _course(
         )
         for each in (row.queued for row in queue)
     ]
-    return replay(process, works, now, ends=ends, pace=START_SECONDS)
+    return Replay(process, works, now, ends=ends, pace=START_SECONDS).run()
 
 
 def _end_of(holder: Holder, durations: Sequence[float], now: float, share: float) -> float:

@@ -77,18 +77,8 @@ class ReplayCourse:
     startable: Mapping[str, float]
 
 
-def replay(
-    process: Process,
-    works: Sequence[QueuedWork],
-    now: float,
-    *,
-    ends: Mapping[str, float],
-    changes: Sequence[SettingsChange] = (),
-    hand_off: float = 0.0,
-    pace: float = 0.0,
-    starts: Mapping[str, float] | None = None,
-) -> ReplayCourse:
-    """Replay requests until no more can start.
+class Replay:
+    """One replay.
 
     Args:
         process: as it is at the begin.
@@ -97,26 +87,21 @@ def replay(
         ends: when each holder of the process frees its slot; infinite if that is not known.
         changes: of its settings, by time.
         hand_off, pace: what starts take beyond the rule, in seconds: after a release, and after another start.
-        starts: when each request started, which is then not decided here; those that are missing did not start.
+        recorded: when each request started, which is then not decided here; those that are missing did not start.
     """
-    run = _Run(process, works, now, ends, changes, hand_off, pace, starts)
-    run.to_the_end()
-    return ReplayCourse(run.starts, run.left, run.waits(), run.startable)
 
-
-class _Run:
     def __init__(
         self,
         process: Process,
         works: Sequence[QueuedWork],
         now: float,
         ends: Mapping[str, float],
-        changes: Sequence[SettingsChange],
-        hand_off: float,
-        pace: float,
-        recorded: Mapping[str, float] | None,
+        changes: Sequence[SettingsChange] = (),
+        hand_off: float = 0.0,
+        pace: float = 0.0,
+        recorded: Mapping[str, float] | None = None,
     ) -> None:
-        self.starts, self.left, self.startable = dict[str, float](), dict[str, float](), dict[str, float]()
+        self._starts, self._left, self._startable = dict[str, float](), dict[str, float](), dict[str, float]()
         self._hand_off, self._pace, self._recorded = hand_off, pace, recorded
         self._holders = dict(process.holders)  # changed in place
         # The counter stays 0: the rule takes the holders' weights, which are more.
@@ -137,18 +122,16 @@ class _Run:
             if recorded and work.execution in recorded:
                 self._at(recorded[work.execution], partial(self._start, work), _START)
 
-    def to_the_end(self) -> None:
-        """Let all happen, in the order of time."""
+    def run(self) -> ReplayCourse:
+        """Let all happen, in the order of time, until no more can start."""
         while self._events:
             instant = self._events[0][:2]
             self._now = instant[0]
             while self._events and self._events[0][:2] == instant:
                 heapq.heappop(self._events)[-1]()
             self._dispatch()
-
-    def waits(self) -> Mapping[str, Wait]:
-        """Why the requests that are left in the queue do not start."""
-        return plan(self._process, map(_queued, self._queue), self._now, age=math.inf).waits if self._queue else {}
+        left = plan(self._process, map(_queued, self._queue), self._now, age=math.inf)
+        return ReplayCourse(self._starts, self._left, left.waits, self._startable)
 
     def _at(self, at: float, happens: Callable[[], object], order: int = _FIRST) -> None:
         if at < math.inf:
@@ -165,7 +148,7 @@ class _Run:
 
     def _leave(self, work: QueuedWork) -> None:
         if self._remove(work):
-            self.left[work.execution] = self._now
+            self._left[work.execution] = self._now
 
     def _free(self, name: str) -> None:
         self._holders.pop(name, None)
@@ -178,7 +161,7 @@ class _Run:
             return  # a dispatch comes then
         planned, works = self._plan(MAX_STARTS if self._recorded is None else MAX_HOLDERS)
         for number, start in enumerate(planned.starts):
-            self.startable.setdefault(start.execution, self._now)
+            self._startable.setdefault(start.execution, self._now)
             if self._recorded is None:
                 self._start(works[start.execution], number * self._pace)
         if planned.starts and self._recorded is None:
@@ -216,7 +199,7 @@ class _Run:
     def _start(self, work: QueuedWork, delay: float = 0.0) -> None:
         """Start a request; it holds its slot from now on."""
         self._remove(work)
-        started = self.starts[work.execution] = self._now + delay
+        started = self._starts[work.execution] = self._now + delay
         self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, work.weight)
         self._at(started + work.seconds + self._hand_off, partial(self._free, work.execution))
         if self._process.rate:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.intervals import weighted_steps
-from slotkeeper_cli.replay import QueuedWork, ReplayCourse, SettingsChange, replay
+from slotkeeper_cli.replay import QueuedWork, Replay, ReplayCourse, SettingsChange
 
 PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
 
@@ -30,7 +30,7 @@ def works(*requests: Any) -> list[QueuedWork]:
 
 def run(requests: list[QueuedWork], limit: int = 1, **options: Any) -> ReplayCourse:
     process = replace(PROCESS, slot_limit=limit, rate=options.pop("rate", None))
-    return replay(process, requests, 0.0, ends={}, **options)
+    return Replay(process, requests, 0.0, ends={}, **options).run()
 
 
 def starts(*requests: Any, limit: int = 1, **options: Any) -> list[float]:
@@ -102,7 +102,7 @@ def test_a_course_states_why_the_rest_never_starts_and_when_others_left() -> Non
 
 def test_of_recorded_starts_it_is_stated_from_when_on_each_could_start() -> None:
     recorded = {"p-0": 2.0, "p-1": 14.0, "p-2": 20.0}
-    course = run(works((0, 10), (1, 1), (2, 1), (3, 1, 1, 1, True)), starts=recorded)
+    course = run(works((0, 10), (1, 1), (2, 1), (3, 1, 1, 1, True)), recorded=recorded)
     assert course.startable == {"p-0": 0, "p-1": 12, "p-2": 15}
     assert course.starts == recorded
 
@@ -137,5 +137,5 @@ def test_limit_and_order_are_kept_and_each_starts_as_soon_as_it_can(
     for rank in "012":
         of = [course.starts[each.execution] for each in made if each.place[0] == rank]
         assert of == sorted(of)
-    assert run(made, limit, starts=course.starts).startable == course.starts
+    assert run(made, limit, recorded=course.starts).startable == course.starts
     assert set(starts(*requests, limit=1000)) <= {sent for sent, *_ in requests}

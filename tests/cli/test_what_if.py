@@ -18,7 +18,7 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.intervals import percentile
 from slotkeeper_cli.audit_lines import Audited
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.replay import QueuedWork, SettingsChange, replay
+from slotkeeper_cli.replay import QueuedWork, Replay, SettingsChange
 from slotkeeper_cli.unread import Search
 from slotkeeper_cli.what_if import read_recording
 from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
@@ -43,7 +43,7 @@ def recorded(
     now = replace(PROCESS, slot_limit=limit)
     works = [QueuedWork(f"p-{number}", f"{number:05}", at, seconds) for number, at in enumerate(arrivals)]
     rated = replace(now, rate=rate)
-    starts = replay(rated, works, 0.0, ends={}, changes=changes, pace=pace, hand_off=hand_off).starts
+    starts = Replay(rated, works, 0.0, ends={}, changes=changes, pace=pace, hand_off=hand_off).run().starts
     past = []
     for work in works:
         at = starts.get(work.execution, math.inf)

@@ -24,7 +24,7 @@ from typing import Any
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper_cli.audit.intervals import overlap_seconds, percentile, rounded, spread, weighted_steps
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.replay import START_SECONDS, QueuedWork, SettingsChange, replay
+from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, SettingsChange
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
 from slotkeeper_cli.write_units import demand
 
@@ -266,7 +266,9 @@ def _course(recording: Recording, lengths: Mapping[str, float], observed: _Obser
     """A replay of a recording, in which each request holds its slot for its length."""
     begin, ends, works = _begin(recording, lengths, observed)
     hand_off, pace = observed.hand_off, observed.pace
-    made = replay(begin, works, recording.since, ends=ends, changes=recording.changes, hand_off=hand_off, pace=pace)
+    made = Replay(
+        begin, works, recording.since, ends=ends, changes=recording.changes, hand_off=hand_off, pace=pace
+    ).run()
     starts = {each.execution: _start(each) for each in recording.requests if each.execution in ends}
     starts |= dict.fromkeys(made.waits, math.inf) | dict(made.starts)
     return _course_of(recording, starts, {name: start + lengths[name] for name, start in starts.items()})
@@ -375,7 +377,7 @@ def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
     begin, ends, works = _begin(recording, lengths, _NOTHING)
     in_order = sorted(recording.started, key=_start)
     starts = {each.execution: _start(each) for each in in_order}
-    could = replay(begin, works, recording.since, ends=ends, changes=recording.changes, starts=starts).startable
+    could = Replay(begin, works, recording.since, ends, recording.changes, recorded=starts).run().startable
     times = [*starts.values()]
     ready = [could.get(execution, math.inf) for execution in starts]
     # The fastest starts that followed each other although all of them could start already.
