@@ -157,8 +157,8 @@ def predict(
     needed = demand(other.process.name, other.process.target, max(1, limit // weight), weight)
     observed = replace(observed, pace=max(observed.pace, 1 / needed.starts_a_second))
     replayed = _course(other, _scaled(lengths, duration_factor), observed)
-    low, high = (_course(other, _scaled(each, duration_factor), observed) for each in _bounds(recording, lengths))
-    if not _agree(low.waits, high.waits):
+    low, high = (_scaled(each, duration_factor) for each in _bounds(recording, lengths))
+    if low != high and not _agree(_course(other, low, observed).waits, _course(other, high, observed).waits):
         ended = recording.counts["samples"]
         raise CannotKnow(
             f"{count(len(recording.requests) - ended, 'request')} of process {recording.process.name} have not ended, "
