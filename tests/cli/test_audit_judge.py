@@ -14,7 +14,6 @@ import pytest
 
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import granted_as
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.check_result import CheckResult, Result
@@ -159,13 +158,10 @@ def _two_runs() -> WorkHistory:
     return history([one], work=[WorkInterval(one.execution, GLUE_RUN, START + at) for at in (1, 2)])
 
 
-def _again(state: str = "SUCCEEDED", caller: str = "") -> WorkHistory:
-    """The second attempt of a request that has ended."""
-    first = attempt("a", 0, 10)
-    assert first.row is not None
-    named = execution_name("sample", "a", 1, caller)
-    own = replace(first.row, state=state, execution=named)  # type: ignore[arg-type]
-    return history([replace(first, execution=named, row=own), attempt("a", 100, 5, attempt=2)])
+def _again(state: str = "SUCCEEDED", first: str = "m-1", second: str = "m-1") -> WorkHistory:
+    """The second attempt of a request that has ended, of these messages."""
+    ended = attempt("a", 0, 10, state=state, message_id=first)
+    return history([ended, attempt("a", 100, 5, attempt=2, message_id=second)])
 
 
 def _redriven_execution() -> WorkHistory:
@@ -308,6 +304,7 @@ def test_a_fault_in_the_records_fails_its_check_and_no_other(
 
 
 UNDECIDED: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
+    "an attempt that may be of another caller": (lambda: _again(first="", second=""), "once", "perhaps of another"),
     "a child that was redriven": (lambda: _redriven_child(900), "limit", f"{name('a')} was redriven manually"),
     "a free slot that a lease may have had": (
         lambda: _with_another_grant(_idle(), "late"),
@@ -365,11 +362,12 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a redriven child that has just got a slot": lambda: _late_holder(400, since=300),
     "a start that Step Functions does not show yet": lambda: replace(_vanished(), now=START + 60),
     "a returned request with its next attempt": lambda: _returned("CANCELLED"),
+    "a next attempt that has ended before the period": lambda: changed(_returned(), "r", ended=START - 58),
     "a returned request that was too late, and redriven": lambda: _returned("REDRIVEN", "CANCELLED"),
     "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a redriven execution whose row has expired": lambda: _rowless(redriven=True),
     "an attempt after a failed one": lambda: _again("REDRIVEN"),
-    "an attempt of another caller": lambda: _again(caller="c"),
+    "an attempt of another caller": lambda: _again(second="m-2"),
     "a request whose name an earlier execution has": lambda: changed(
         clean(), "a", sent=START + 50, state="REJECTED", code="NameTaken", started=None, granted="", ended=START + 51
     ),

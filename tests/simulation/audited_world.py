@@ -104,7 +104,7 @@ class AuditedWorld(SlotsWorld):
         """The history of the world until now, as it is read some seconds later."""
         now = self.now + later
         with patch.object(history_reader, "time", SimpleNamespace(time=lambda: now)):
-            read = read_history(Account(cast(StackConnection, self)), Window(BEGINNING - 1, now))
+            read = read_history(Account(cast(StackConnection, self)), Window(BEGINNING - 60, now))
         if not self.faults and self.disturbed_at == BEGINNING:
             return read
         longer = (read.bounds.dead_holder, read.bounds.intake, read.bounds.free_slot)

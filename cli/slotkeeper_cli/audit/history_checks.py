@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
@@ -171,8 +171,10 @@ def accounted(history: WorkHistory) -> CheckResult:
         ends[row.state.lower().replace("_", " ")] += 1
         if row.state in ("RETURNED", "REDRIVEN"):
             is_missing = following.isdisjoint({(row.process, row.request_id, n) for n in (row.attempt + 1, UNKNOWN)})
-            # The two rows of one transaction may be in different pages, of which one was read before it.
-            is_old = (row.ended or 0.0) < history.now - history.bounds.dead_holder
+            # The two rows of one transaction may be in different pages, of which one was read before it. By another
+            # clock the next attempt may have ended before the period.
+            first, last = history.since + CLOCK_SKEW_SECONDS, history.now - history.bounds.dead_holder
+            is_old = first <= (row.ended or 0.0) < last
             if is_missing and is_old and not found.unknown:
                 found.fails.append(f"{label_of(row)} is {row.state}, and has no next attempt")
         if (why := _differs(history, row)) and not found.unknown:
@@ -212,8 +214,7 @@ def _last(row: RequestRow) -> float:
 def never_again(history: WorkHistory) -> CheckResult:
     """S7: nothing that succeeded ran again, and one execution never has two Glue runs at the same time.
 
-    Attempts of requests with a caller are not compared: a row does not state its caller, and several callers may have
-    sent one id.
+    Several callers may have sent one id: an attempt is of the same request if it has its message.
     """
     claim = "nothing that succeeded ran again"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS) or history.lacks_work())
@@ -234,9 +235,12 @@ def never_again(history: WorkHistory) -> CheckResult:
     for rows in _attempts(history):
         done: RequestRow | None = None
         for row in rows:
-            if done and row.started:
-                at = iso(row.started)
-                found.fails.append(f"{label_of(done)} succeeded, and attempt {row.attempt} started at {at}")
+            if done and row.started and row.message_id in ("", done.message_id):
+                text = f"{label_of(done)} succeeded, and attempt {row.attempt} started at {iso(row.started)}"
+                if row.message_id:
+                    found.fails.append(text)
+                else:
+                    found.unknown.append(f"{text}, perhaps of another caller")
             done = row if row.state == "SUCCEEDED" else done
     succeeded = sum(each.status == "SUCCEEDED" for each in history.attempts)
     text = f"{succeeded:,} succeeded; {count(repeated, 'further run')} of an execution after one without success"
@@ -245,9 +249,8 @@ def never_again(history: WorkHistory) -> CheckResult:
 
 
 def _attempts(history: WorkHistory) -> Iterable[list[RequestRow]]:
-    """The rows of each request without a caller, in the order of its attempts."""
+    """The rows of each request id, in the order of the attempts."""
     found: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
     for row in sorted(history.rows, key=lambda each: each.attempt):
-        if row.execution == execution_name(row.process, row.request_id, row.attempt):
-            found[row.process, row.request_id].append(row)
+        found[row.process, row.request_id].append(row)
     return found.values()

@@ -161,12 +161,19 @@ class _Reader:
         return found
 
     def _rows_of(self, name: str, since: float) -> list[RequestRow]:
-        """The rows of a process, with the next attempts of requests that were redriven after its queue was read."""
+        """The rows of a process, with the next attempts of requests that were redriven after its queue was read.
+
+        Of ids with a further attempt next to a success, the whole rows, which state their message.
+        """
         rows = self._account.history(self._search, name, since, self._now + _EARLIER)
         known = {(each.request_id, each.attempt) for each in rows}
         redriven = ((each.request_id, each.attempt + 1) for each in rows if each.state == "REDRIVEN")
         late = [(name, execution_name(name, *each)) for each in redriven if not {each, (each[0], UNKNOWN)} & known]
-        return [*rows, *self._search.rows(self._account.control.row_search.named(late), "redriven requests")]
+        again = {each.request_id for each in rows if each.state == "SUCCEEDED"}
+        again &= {each.request_id for each in rows if each.attempt > 1}
+        named = [*late, *((name, each.execution) for each in rows if each.request_id in again)]
+        whole = self._search.rows(self._account.control.row_search.named(named), "attempts") if named else []
+        return [*{each.execution: each for each in [*rows, *whole]}.values()]
 
     # ---------------------------------------------------------------------------------------------------- executions
 
