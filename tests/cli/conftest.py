@@ -9,7 +9,7 @@ import pytest
 
 from slotkeeper_cli import dead_letters, stack_connection
 from slotkeeper_cli.commands import holder
-from tests.cli.operator_account import NOW, Operator, client, made_stack
+from tests.cli.operator_account import NOW, Operator, command_client, made_stack
 from tests.cli.situations import set_clock
 from tests.support.module_time import replace_time
 from tests.support.prepared_account import prepared_account
@@ -36,7 +36,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     monkeypatch.setattr(dead_letters, "LONG_POLL_SECONDS", 0)
     # All tests share the clients, which would take a token of each test's budget.
     monkeypatch.setattr(stack_connection, "BUDGETS", {})
-    session = SimpleNamespace(client=lambda service, **_: client(service))
+    session = SimpleNamespace(client=lambda service, **_: command_client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
     with prepared_account(made_stack) as outputs:
         made = Operator(outputs)

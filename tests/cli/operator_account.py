@@ -39,7 +39,7 @@ from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
 from tests.cli import json_page
-from tests.least_privilege.operators import within_the_page
+from tests.least_privilege.operators import WatchedClient, check_page
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
@@ -55,16 +55,21 @@ _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60
 _SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
 
 
-_clients: dict[str, Any] = {}
+# The actions of the calls of the command that runs.
+CALLED: set[str] = set()
 _built = cache(typer.main.get_command)  # Typer builds all commands again for each call
 
 
+@cache
 def client(service: str) -> Any:
     """A client of moto, shared by all tests, since making one takes longer than most tests."""
-    if service not in _clients:
-        make: Any = _SESSION.client
-        _clients[service] = make(service)
-    return _clients[service]
+    make: Any = _SESSION.client
+    return make(service)
+
+
+def command_client(service: str) -> Any:
+    """The same for a command, whose calls are noted."""
+    return WatchedClient(client(service), CALLED)
 
 
 @dataclass
@@ -110,8 +115,10 @@ class Operator:
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", StringIO(stdin or ""))
             patch.setattr(typer.main, "get_command", _built)
-            with within_the_page(arguments, _clients.values), pytest.raises(SystemExit) as ended:
+            CALLED.clear()
+            with pytest.raises(SystemExit) as ended:
                 command.main(list(arguments))
+        check_page(arguments, CALLED)
         code = ended.value.code
         assert isinstance(code, int)
         if "--json" in arguments and stdout.getvalue() and (name := json_page.command_of(arguments)):

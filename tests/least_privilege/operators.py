@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,31 +42,46 @@ def actions_of(service: str, operation: str, parameters: dict[str, Any]) -> set[
     return {ACTIONS.get((service, operation), f"{PREFIXES.get(service, service)}:{operation}")}
 
 
-@contextmanager
-def within_the_page(arguments: Iterable[str], clients: Callable[[], Iterable[Any]]) -> Iterator[None]:
-    """Check that what runs here makes only the calls that the page lists for a command.
+class WatchedClient:
+    """A client of a command. Its calls are noted, those of a test that acts meanwhile are not.
 
     Args:
-        arguments: of the command; the first words that are one name it. Without a command, nothing is checked.
-        clients: those that calls may be made with.
+        noted: the actions of its calls are added.
+    """
+
+    def __init__(self, client: Any, noted: set[str]) -> None:
+        self._client, self._noted = client, noted
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in self._client.meta.method_to_api_mapping:
+            return found
+
+        def call(**parameters: Any) -> Any:
+            self._note(name, parameters)
+            return found(**parameters)
+
+        return call
+
+    def get_paginator(self, name: str) -> Any:
+        """A paginator, of which the first call is noted here."""
+        self._note(name, {})
+        return self._client.get_paginator(name)
+
+    def _note(self, name: str, parameters: dict[str, Any]) -> None:
+        meta = self._client.meta
+        self._noted |= actions_of(meta.service_model.service_name, meta.method_to_api_mapping[name], parameters)
+
+
+def check_page(arguments: Iterable[str], called: set[str]) -> None:
+    """Check that a command has made only the calls that the page lists for it.
+
+    Args:
+        arguments: of the command; the first words that are a command's name it. Without a command, nothing is checked.
+        called: the actions of its calls.
     """
     words = [each for each in arguments if not each.startswith("-")]
     names = (" ".join(words[:number]) for number in (3, 2, 1))
-    command = next((name for name in names if name in OPERATORS), None)
-    called: set[str] = set()
-
-    def note(params: dict[str, Any], model: Any, **_: Any) -> None:
-        service = model.service_model.service_name
-        called.update(actions_of(service, model.name, params))
-
-    noted = [*clients()]
-    for each in noted:
-        each.meta.events.register("provide-client-params", note)
-    try:
-        yield
-    finally:
-        for each in noted:
-            each.meta.events.unregister("provide-client-params", note)
-    if command is not None:
+    if command := next((name for name in names if name in OPERATORS), None):
         more = called - OPERATORS[command] - EVERY_COMMANDS
         assert not more, f"{command} calls {', '.join(sorted(more))}, which docs/permissions.md does not list for it"
