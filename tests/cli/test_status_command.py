@@ -144,6 +144,20 @@ def test_drift_pause_and_settings_are_shown(operator: Operator) -> None:
     assert f"state machine {machine}; work is stopped after 30 min; slots are kept for 1 min after an abort" in shown
 
 
+@pytest.mark.parametrize(
+    ("in_use", "limit", "bar"),
+    [
+        (0, 0, ".........."),
+        (2, 0, "##########"),
+        (1, 500, "#........."),
+        (499, 500, "#########."),
+        (7, 7, "##########"),
+    ],
+)
+def test_a_bar_is_full_only_if_the_limit_is(in_use: int, limit: int, bar: str) -> None:
+    assert status.slots_bar(in_use, limit) == f"[{bar:.<10}]"
+
+
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
     """Count the calls by operation."""

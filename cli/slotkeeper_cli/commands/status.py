@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -12,7 +11,6 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.next_step import next_step
-from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
@@ -24,7 +22,6 @@ from slotkeeper_cli.holders import holders_text, in_use_text, lease_text
 from slotkeeper_cli.output import PlainConsole, styled, table, width_of
 from slotkeeper_cli.process_queue import waited
 from slotkeeper_cli.refreshes import show_refreshes
-from slotkeeper_cli.retries import line
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES
 from slotkeeper_cli.status import not_deployed_text
 from slotkeeper_cli.status import status as read_status
@@ -150,7 +147,8 @@ def _order(process: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def slots_bar(in_use: int, limit: int) -> str:
     """How much of a limit is in use: `[####......]`. Any use shows, and only a full limit is a full bar."""
-    filled = _BAR if in_use >= limit else -(-in_use * (_BAR - 1) // limit) if in_use else 0
+    is_full = in_use >= limit and in_use > 0
+    filled = _BAR if is_full else -(-in_use * (_BAR - 1) // max(limit, 1))
     return f"[{'#' * filled}{'.' * (_BAR - filled)}]"
 
 
@@ -238,17 +236,10 @@ def _idle(processes: Sequence[Mapping[str, Any]], width: int | None) -> list[Blo
 
 
 def _queues(data: Mapping[str, Any]) -> list[Block]:
-    """Downstreams in trouble, the queues that have messages, and what is not deployed."""
-    lines = (
-        []
-        if data["processes"] or data["malformed"]
-        else ["There are no processes. Add one with: slotkeeper process add"]
-    )
-    blocks = [[styled(each)] for each in lines]
-    blocks += [
-        [styled(line(one, time.time()), "" if one["state"] == State.CLOSED else "yellow")]
-        for one in data["downstreams"]
-    ]
+    """The queues that have messages, and what is not deployed."""
+    blocks = []
+    if not data["processes"] and not data["malformed"]:
+        blocks.append([Text("There are no processes. Add one with: slotkeeper process add")])
     numbers = {name: sum(counts.values()) for name, counts in data["queues"].items()}
     shown = ", ".join(f"{name} {number:,}" for name, number in numbers.items() if number)
     is_dead = any(numbers.get(name) for name in DEAD_LETTER_QUEUES)
