@@ -288,7 +288,8 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     watched.put("mail", Health(Breaker(healthy=True), Concurrency(limit_set=2)))
     malform_downstream(operator, "odd")
     text = operator.run("status").stdout
-    assert "downstream default: the breaker is open (for 0 s): 18 of the last 18 calls failed." in text
+    assert "downstream default: the breaker is open (for " in text
+    assert "): 18 of the last 18 calls failed. " in text
     assert "-> slotkeeper retry limit auto --downstream mail" in text
     assert "bad   item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json
