@@ -16,7 +16,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from random import Random
 from statistics import fmean, median, stdev
 from typing import Any
@@ -50,55 +49,32 @@ class CannotKnow(ValueError):
 
 
 @dataclass(frozen=True)
-class HeldSlot:
-    """A request in a course. Infinite: it does not start, or its slot does not become free."""
-
-    execution: str
-    sent: float
-    started: float
-    freed: float
-    weight: int
-
-
-@dataclass(frozen=True)
 class Course:
     """How a period went, or would have gone.
 
     Attributes:
-        requests: also those that ran when it began; without those that left the queue without a start.
-        limits: (instant, limit from then on).
+        starts: when each request started, infinite if it waits, by execution; without those that left the queue.
+        waits: of those that started in the period or later, in seconds; infinite for those that wait.
+        left: the number that left the queue without a start.
+        longest_queue: the most requests that waited at the same time.
+        utilization: the part of the offered slots that was used; None if none was offered.
     """
 
-    since: float
-    until: float
-    requests: Sequence[HeldSlot]
+    starts: Mapping[str, float]
+    waits: Sequence[float]
     left: int
-    limits: Sequence[tuple[float, int]]
-
-    @cached_property
-    def _waited(self) -> list[HeldSlot]:
-        return [each for each in self.requests if each.started >= self.since]
-
-    @property
-    def waits(self) -> list[float]:
-        """The waits of the requests that started in the period or later; infinite for those that have not started."""
-        return [each.started - each.sent for each in self._waited]
+    longest_queue: int
+    utilization: float | None
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON shows them; times in seconds, None for what is not known or does not happen."""
-        window = (self.since, self.until)
-        used = math.fsum(each.weight * overlap_seconds([(each.started, each.freed)], window) for each in self.requests)
-        ends = [*(at for at, _ in self.limits[1:]), math.inf]
-        parts = zip(self.limits, ends, strict=True)
-        offered = math.fsum(limit * overlap_seconds([(at, end)], window) for (at, limit), end in parts)
-        queue = weighted_steps(((each.sent, each.started), 1) for each in self._waited)
+        """The figures as JSON shows them; times in seconds, None for what does not happen."""
         return {
             "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
             "waited": sum(each >= _WAITED for each in self.waits),
             "not_started": sum(math.isinf(each) for each in self.waits),
             "left": self.left,
-            "longest_queue": max((number for _, number in queue), default=0),
-            "utilization": rounded(used / offered) if offered else None,
+            "longest_queue": self.longest_queue,
+            "utilization": rounded(self.utilization),
         }
 
 
@@ -202,9 +178,8 @@ def _check_samples(recording: Recording, limit: int, least: int) -> None:
 
 def _check_agreement(recording: Recording, check: Course, observed: _Observed) -> None:
     """The check must have the recorded waits of the requests that started."""
-    replayed = {each.execution: each.started for each in check.requests}
     waits = [_start(each) - each.sent for each in recording.started]
-    checked = [replayed.get(each.execution, math.inf) - each.sent for each in recording.started]
+    checked = [check.starts.get(each.execution, math.inf) - each.sent for each in recording.started]
     if _agree(waits, checked) and len(observed.unexplained) <= _MOST_UNEXPLAINED * len(waits):
         return
     shown = [" and ".join(_shown(percentile(each, share)) for share in CHECKED) for each in (waits, checked)]
@@ -275,13 +250,25 @@ def _course(recording: Recording, lengths: Mapping[str, float], observed: _Obser
 
 
 def _course_of(recording: Recording, starts: Mapping[str, float], ends: Mapping[str, float]) -> Course:
-    """The course with the requests that have a start, which is infinite if they wait."""
-    held = [
-        HeldSlot(each.execution, each.sent, starts[each.execution], ends[each.execution], each.weight)
-        for each in recording.requests
-        if each.execution in starts
-    ]
-    return Course(recording.since, recording.until, held, len(recording.requests) - len(held), recording.limits)
+    """The course of the requests that have a start, which is infinite if they wait."""
+    window, limits = (recording.since, recording.until), recording.limits
+    parts = zip(limits, [*(at for at, _ in limits[1:]), math.inf], strict=True)
+    offered = math.fsum(limit * overlap_seconds([(at, end)], window) for (at, limit), end in parts)
+    waited, used = list[tuple[float, float]](), 0.0
+    for each in recording.requests:
+        start = starts.get(each.execution, -math.inf)
+        if start >= recording.since:
+            waited.append((each.sent, start))
+        if each.execution in starts:
+            used += each.weight * overlap_seconds([(start, ends[each.execution])], window)
+    queue = weighted_steps((wait, 1) for wait in waited)
+    return Course(
+        starts,
+        [start - sent for sent, start in waited],
+        len(recording.requests) - len(starts),
+        max((number for _, number in queue), default=0),
+        used / offered if offered else None,
+    )
 
 
 def _begin(
