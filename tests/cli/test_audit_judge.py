@@ -357,6 +357,11 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "the limit was raised by an operator whose clock is ahead": lambda: _overlap(
         0.5, processes={"sample": process(3)}, acts=[_act(250, "set-limit", before=2, after=3)]
     ),
+    "a pause at the time of a change of the limit": lambda: history(
+        [attempt("a", 0, None, weight=2)],
+        processes={"sample": process(2, paused=True)},
+        acts=[_act(0, "set-limit", before=1, after=2), _act(0, "pause")],
+    ),
     "an abort that the janitor still settles": lambda: replace(_stranded(), now=START + 400),
     "a holder that the janitor still frees": lambda: _late_holder(250),
     "a redriven child that has just got a slot": lambda: _late_holder(400, since=300),

@@ -349,7 +349,7 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
         steps.append((act.at, value if is_known else None))
     paused = pauses(history, name)
     if process is not None and process.paused and paused and math.isinf(paused[-1][1]):
-        steps = [each for each in steps if each[0] < paused[-1][0]] + [(paused[-1][0], 0)]
+        steps = [each for each in steps if each[0] <= paused[-1][0]] + [(paused[-1][0], 0)]
     lines = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]
     if lines and lines[0].action == "process resume":  # the pause began before the lines
         paused.append((-math.inf, lines[0].at))
