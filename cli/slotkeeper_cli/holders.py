@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import kind_of
 from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-
-if TYPE_CHECKING:
-    pass
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}

@@ -70,7 +70,7 @@ def _as_dict(process: Process, queue: ProcessQueue | None, now: float) -> dict[s
     return {key: getattr(process, key) for key in _KEYS} | {
         "rate": process.rate and str(process.rate),
         "holders": [holder_as_dict(name, holder, None, now) for name, holder in holders],
-        "queue": queue_as_dict(queue),
+        "queue": _queue_as_dict(queue),
     }
 
 
@@ -90,7 +90,7 @@ def _queued(
     return [ProcessQueue(one, Listed(list(scanned.of[one.name].rows)), now) for one in processes]
 
 
-def queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
+def _queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
     """The queue of a process as JSON shows it: numbers, the next request, and those that no free slot could start.
 
     Without a queue, as if it could not be read, `queued` is None.
