@@ -54,10 +54,11 @@ _MAX_ALARM_NAMES = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
 
 @dataclass(frozen=True)
 class _Kept:
-    """A reading that is made or was made, and when it began, in seconds since the epoch."""
+    """A reading that is made or was made, when it began, in seconds since the epoch, and for how long it serves."""
 
     result: Future[Any]
     at: float
+    keeps: float
 
 
 class Account:
@@ -97,9 +98,9 @@ class Account:
                 reads = True
                 # A console may be open for days.
                 for other, old in [*self._kept.items()]:
-                    if old.result.done() and now - old.at > max(longest, self._keeps):
+                    if old.result.done() and now - old.at > old.keeps:
                         del self._kept[other]
-                found = self._kept[key] = _Kept(Future(), now)
+                found = self._kept[key] = _Kept(Future(), now, longest)
         if reads:
             try:
                 found.result.set_result(read())

@@ -104,6 +104,15 @@ def test_a_reading_is_kept_for_its_seconds(clock: _Clock, operator: Operator) ->
     assert reader.read_at(("key",)) == clock.now  # it is not kept forever
 
 
+def test_a_reading_that_is_kept_for_longer_is_not_replaced_by_others(clock: _Clock, operator: Operator) -> None:
+    read, made = Account(StackConnection("slotkeeper"), keeps=5), list[str]()
+    for _ in range(3):
+        read.kept(("slow",), lambda: made.append("slow"), keeps=60)
+        read.kept(("fast",), lambda: made.append("fast"))
+        clock.now += 20
+    assert made == ["slow", "fast", "fast", "fast"]
+
+
 def test_of_many_executions_the_running_ones_are_listed_and_some_others_described(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
