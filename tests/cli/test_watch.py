@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from slotkeeper_cli import status as answer
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.formatting import local_time
 from tests.cli.account_contents import add_malformed
-from tests.cli.operator_account import Operator
+from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.terminal import Gate, terminal
 from tests.support.module_time import replace_time
 
@@ -140,6 +141,27 @@ def test_after_a_failure_the_configuration_is_read_again(operator: Operator, mon
 
     assert (ended.exit_code, len(sessions)) == (130, 2)
     assert ended.stdout.count("--- read at ") == 3
+
+
+def test_the_failures_of_a_day_are_not_read_by_each_refresh(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a read costs a call for each megabyte of all failures."""
+    scanned: Counter[str] = Counter()
+
+    def note(asked: dict[str, Any]) -> None:
+        scanned[asked.get("IndexName", "")] += 1
+
+    steps, read = iter([nothing, nothing, nothing, fails(KeyboardInterrupt())]), status.read_status
+
+    def read_after_step(*arguments: Any) -> Any:
+        next(steps)()
+        return read(*arguments)
+
+    monkeypatch.setattr(status, "read_status", read_after_step)
+    with StubbedCalls("dynamodb", {"Scan": note}):
+        operator.run(*QUICK)
+    assert (scanned["failed"], scanned["place"] >= 3) == (1, True)
 
 
 def test_a_first_read_that_fails_ends_the_command(operator: Operator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -54,8 +55,13 @@ def status(
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
 
+    # Of a watch each refresh reads anew, except for what attention keeps longer, as the failures of a day.
+    account = Account(context.stack, keeps=watch * 0.9 if watch else math.inf)
+
     def read() -> dict[str, Any]:
-        account = Account(context.stack)
+        nonlocal account
+        if account.stack is not context.stack:  # after a failure
+            account = Account(context.stack, keeps=watch * 0.9)
         data, found = read_status(account, process), attention(account)
         items = [each for each in found["items"] if not process or each["process"] in (None, process)]
         return data | {"attention": items, "not_read": data["not_read"] + found["not_read"]}
