@@ -23,7 +23,7 @@ PAGES = (
     "process/odd",
     "history/nightly-load?hours=1",
     f"request?id={LONG}&process=killed-execution",
-    "request?id=order-3",
+    "request?id=order-03",
     "request?id=unknown",
     "failures",
     "dead-letters",
@@ -125,13 +125,13 @@ def test_requests_that_are_selected_stay_so_over_refreshes_and_are_cancelled_aft
     page = troubled.open("process/no-slots")
     page.get_by_role("button", name="Select all on this page").click()
     for number in (0, 2, 4, 5, 6, 7):
-        page.get_by_label(f"Select stopped-{number}").uncheck()
+        page.get_by_label(f"Select stopped-0{number}").uncheck()
     before = page.locator(".read time").last.get_attribute("datetime")
     page.wait_for_function(f"[...document.querySelectorAll('.read time')].some(each => each.dateTime > '{before}')")
     page.get_by_role("button", name="Cancel the selected").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Run").click()
-    dialog.get_by_text("Cancel 2 queued requests (stopped-1, stopped-3)").wait_for()
+    dialog.get_by_text("Cancel 2 queued requests (stopped-01, stopped-03)").wait_for()
     dialog.get_by_role("button", name="Yes, cancel requests").click()
     dialog.get_by_text("2 requests cancelled, 0 left.").wait_for()
     dialog.get_by_role("button", name="Close").click()

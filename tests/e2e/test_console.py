@@ -50,29 +50,22 @@ def console(deployed: DeployedStack, *options: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def read_only(browser: Any, deployed: DeployedStack) -> Iterator[Any]:
-    """A page of the read-only console, on a phone."""
-    with console(deployed) as address:
-        yield _opened(browser, address, width=390)
-
-
-@pytest.fixture(scope="module")
-def with_write(browser: Any, deployed: DeployedStack) -> Iterator[Any]:
-    """A page of the console with --write."""
-    with console(deployed, "--write") as address:
-        yield _opened(browser, address, width=1280)
+def consoles(browser: Any, deployed: DeployedStack) -> Iterator[dict[str, Any]]:
+    """A page of the read-only console, on a phone, and one of the console with --write."""
+    with console(deployed) as read_only, console(deployed, "--write") as writing:
+        yield {"page": _opened(browser, read_only, 390), "writing": _opened(browser, writing, 1280)}
 
 
 @pytest.fixture
-def page(read_only: Any) -> Iterator[Any]:
-    yield read_only
-    read_only.goto(NOTHING)
+def page(consoles: dict[str, Any]) -> Iterator[Any]:
+    yield consoles["page"]
+    consoles["page"].goto(NOTHING)
 
 
 @pytest.fixture
-def writing(with_write: Any) -> Iterator[Any]:
-    yield with_write
-    with_write.goto(NOTHING)
+def writing(consoles: dict[str, Any]) -> Iterator[Any]:
+    yield consoles["writing"]
+    consoles["writing"].goto(NOTHING)
 
 
 def _opened(browser: Any, address: str, width: int) -> Any:
@@ -156,15 +149,6 @@ def test_with_write_a_pause_is_the_audited_command(stack: DeployedStack, writing
     events = logs.filter_log_events(logGroupName=stack.outputs["AuditLogGroupName"])["events"]
     lines = [json.loads(each["message"]) for each in events]
     assert [each["action"] for each in lines if each.get("process") == process] == ["process pause"]
-
-
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [("retries", "default"), ("token", "The token itself is never read here"), ("alarms", "JanitorSilentAlarm")],
-)
-def test_the_other_pages_read_the_deployed_stack(page: Any, address: str, shown: str) -> None:
-    page.goto(address)
-    page.get_by_text(shown).first.wait_for(state="attached")  # of the alarms, those that do not ring are folded
 
 
 def test_a_console_that_ends_while_it_reads_dead_letters_leaves_none_hidden(stack: DeployedStack, browser: Any) -> None:

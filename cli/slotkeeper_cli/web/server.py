@@ -35,8 +35,7 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, out: 
         shows: open it in the browser. An address that opens the console for its first reader is then printed only on a
             terminal, since other output may be a log.
     """
-    # Here, since pages and answers are above this module.
-    from slotkeeper_cli.web import pages  # noqa: PLC0415
+    from slotkeeper_cli.web import pages  # noqa: PLC0415 - the pages and the answers are above this module
     from slotkeeper_cli.web.reading import PageReadings, badges  # noqa: PLC0415
 
     prints = not shows or sys.stderr.isatty()
