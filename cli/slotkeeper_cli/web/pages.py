@@ -134,9 +134,8 @@ def _overview(data: Mapping[str, Any], view: View, sparks: Any) -> Mapping[str, 
     paged = view.page_of([each for each in found if each not in idle])
     drawn = sparks([each["name"] for each in paged["rows"] if each["slot_limit"] is not None])
     numbers = [each["queued"] for each in every]
-    queued = (
-        "more than " if None in numbers or any(each["is_cut"] for each in every) else ""
-    ) + f"{sum(filter(None, numbers)):,}"
+    is_part = None in numbers or any(each["is_cut"] for each in every)
+    queued = "at least " * is_part + f"{sum(filter(None, numbers)):,}"
     running = f"{sum(len(each['weights']) for each in every):,}"
     return {
         **data,
