@@ -206,6 +206,11 @@ def test_a_time_in_a_text_of_a_command_is_shown_in_the_zone_of_the_page() -> Non
     assert shown.count('datetime="2026-09-21T14:13:20.000000Z"') == 2
 
 
+@pytest.mark.parametrize("text", ["0000-00-00 00:00:00 UTC", "2026-09-21T25:00:00Z", "2026-09-21 14:13:20 XYZ"])
+def test_a_time_that_no_command_has_written_stays_as_it_is(text: str) -> None:
+    assert _view().timed(f"failed at {text}.") == f"failed at {text}."
+
+
 def test_a_page_of_the_address_is_not_trusted() -> None:
     for given in ("0", "-3", "x", "9" * 40, "²"):
         assert _view(page=given).page_of(range(10))["page"] == 1

@@ -97,10 +97,7 @@ class View:
     def timed(self, text: str) -> Markup:
         """A text of a command, in which each time is one that the page shows in its zone."""
         parts = _TIME.split(text)
-        return Markup("").join(
-            when(_moment(each), exact=True) if number % 2 else printable(hide_tokens(each))
-            for number, each in enumerate(parts)
-        )
+        return Markup("").join(_timed(each) if number % 2 else _plain(each) for number, each in enumerate(parts))
 
     def about(self, text: str, process: str | None) -> Markup:
         """A text in which the name of a process leads to its page."""
@@ -270,13 +267,29 @@ def _style() -> str:
     return (Path(__file__).parent / "templates" / "console.css").read_text(encoding="utf-8")
 
 
-def _moment(text: str) -> float:
-    """A time of _TIME in seconds since the epoch. Of the hour that a zone has twice, the name of the zone decides."""
+def _plain(text: str) -> str:
+    return printable(hide_tokens(text))
+
+
+def _timed(text: str) -> Markup | str:
+    """A time of _TIME as the page shows it. One that no command has written, as of another zone, stays as it is."""
+    try:
+        moment = _moment(text)
+        return _plain(text) if moment is None else when(moment, exact=True)
+    except (ValueError, OverflowError, OSError):  # a sender may write 0000-00-00 00:00:00 UTC
+        return _plain(text)
+
+
+def _moment(text: str) -> float | None:
+    """A time of _TIME in seconds since the epoch; None if the clock of this machine does not show it.
+
+    Of the hour that a zone has twice, the name of the zone decides.
+    """
     if text.endswith("Z") and "T" in text:
         return seconds(text)
     shown = datetime.strptime(text[:19], "%Y-%m-%d %H:%M:%S")  # in the zone of this machine
-    moments = [shown.replace(fold=fold).timestamp() for fold in (0, 1)]
-    return next((each for each in moments if local_time(each) == text), moments[0])
+    moments = (shown.replace(fold=fold).timestamp() for fold in (0, 1))
+    return next((each for each in moments if local_time(each) == text), None)
 
 
 def _offered(view: View, sent: Any) -> tuple[Offer | None, dict[str, list[str]]]:
