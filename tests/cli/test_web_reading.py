@@ -278,6 +278,8 @@ def test_the_shown_command_names_the_stack(operator: Operator) -> None:
     shown = actions.whole(next_step("process pause", "a b"))
     assert shown.startswith("slotkeeper --stack other --profile night --region ")
     assert shown.endswith("process pause 'a b'")
+    reconcile = actions.whole("slotkeeper stack reconcile")
+    assert reconcile == shown.replace("process pause 'a b'", "stack reconcile")
     assert actions.whole("aws lambda list-functions") == "aws lambda list-functions"
 
 

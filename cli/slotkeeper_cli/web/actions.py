@@ -103,7 +103,10 @@ class Actions:
 
     def whole(self, step: str) -> str:
         """The command as an operator would type it. Any other text, as of the AWS CLI, stays as it is."""
-        return NextStep([*self._options, *step.arguments]) if isinstance(step, NextStep) else step
+        if isinstance(step, NextStep):
+            return NextStep([*self._options, *step.arguments])
+        program, space, rest = step.partition(" ")
+        return f"{NextStep(self._options)}{space}{rest}" if program == "slotkeeper" else step
 
     @property
     def _options(self) -> list[str]:
