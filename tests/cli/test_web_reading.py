@@ -200,6 +200,13 @@ def test_the_queue_has_each_request_with_position_and_reason(operator: Operator,
     ]
 
 
+def test_a_reason_that_is_an_address_is_no_link_to_the_aws_console(operator: Operator, readings: PageReadings) -> None:
+    fail(operator, cause="https://example.com/sign-in")
+    (found,) = pages._request(readings.request("a", None).read(), _view(), "a")["found"]
+    facts = dict(found["attempts"][-1]["facts"])
+    assert facts["reason"] == "https://example.com/sign-in"
+
+
 def test_a_time_in_a_text_of_a_command_is_shown_in_the_zone_of_the_page() -> None:
     shown = _view().timed(f"It <failed> at {local_time(NOW)}, and since 2026-09-21T14:13:20Z.")
     assert shown.startswith("It &lt;failed&gt; at <time datetime=")

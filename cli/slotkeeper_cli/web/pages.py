@@ -375,14 +375,17 @@ def _sentence(text: str) -> str:
 
 def _attempt(attempt: Mapping[str, Any], view: View) -> Mapping[str, Any]:
     facts = [
-        (name.replace("_", " "), _value(value, view)) for name, value in attempt.items() if value and name not in _SHOWN
+        (name.replace("_", " "), _value(name, value, view))
+        for name, value in attempt.items()
+        if value and name not in _SHOWN
     ]
     return {"number": attempt["attempt"], "state": attempt["state"], "facts": facts}
 
 
-def _value(value: Any, view: View) -> Any:
+def _value(name: str, value: Any, view: View) -> Any:
     """A fact as text, or a link; of work its state and id."""
-    if isinstance(value, str) and value.startswith("https://"):
+    # Only of this fact: others, as a reason, contain what senders write. Of a local stack it is no address.
+    if name == "link" and value.startswith("https://"):
         return Markup('<a href="{}" target="_blank" rel="noreferrer">in the AWS console</a>').format(value)
     return f"{value['state']} {value['id']}" if isinstance(value, Mapping) else view.timed(str(value))
 
