@@ -87,7 +87,12 @@ def _queued(
         )
     for why in scanned.listed.malformed:
         search.note_unread("RequestTable", why)
-    return [ProcessQueue(one, Listed(list(scanned.of[one.name].rows)), now) for one in processes]
+    # A console keeps readings: the processes may be newer than the queues.
+    known = [scanned.of.get(one.name) for one in processes]
+    return [
+        ProcessQueue(one, Listed(list(queue.rows)), now) if queue else read_queue(account, search, one, now)
+        for one, queue in zip(processes, known, strict=True)
+    ]
 
 
 def _queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:

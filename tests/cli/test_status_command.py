@@ -14,9 +14,11 @@ from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper.slots.rows import Listed
 from slotkeeper_cli import status as answer
+from slotkeeper_cli.account import Account
 from slotkeeper_cli.commands import status
+from slotkeeper_cli.doctor import slot_checks
 from slotkeeper_cli.doctor.readings import ProcessWithQueue, Queues
-from slotkeeper_cli.stack_connection import FLOWS
+from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from slotkeeper_cli.status import MAX_DETAILED
 from tests.cli.account_contents import add_malformed, edit
 from tests.cli.operator_account import NOW, Operator, StubbedCalls, client
@@ -201,6 +203,21 @@ def test_queues_beyond_the_scan_are_read_by_themselves(operator: Operator, monke
 
 DENIED = {"Error": {"Code": "AccessDeniedException"}}
 NO_SCAN = {"Scan": lambda asked: DENIED if asked.get("IndexName") == "place" else None}
+
+
+def test_a_process_that_is_added_between_two_reads_is_neither_removed_nor_an_error(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account(StackConnection("slotkeeper"))
+    operator.wait("a")
+    with monkeypatch.context() as patch:  # as if they were read before `sample` was added
+        patch.setattr(account, "processes", lambda: ([], []))
+        assert not [*slot_checks.removed(account, NOW)]
+    operator.processes.create("added-now", 0, "job")
+    monkeypatch.setattr(account, "processes", account.control.read_all)  # newer than the queues, which are kept
+    assert not [each for each in slot_checks.idle(account, NOW) if each.process == "added-now"]
+    shown = {each["name"]: each["queue"]["queued"] for each in answer.status(account)["processes"]}
+    assert shown == {"added-now": 0, "sample": 1}
 
 
 def test_without_a_scan_each_queue_is_read_by_itself(busy: Operator) -> None:

@@ -51,9 +51,10 @@ def malformed(account: Account, now: float) -> Iterator[Finding]:
     processes, errors = account.processes()
     for error in errors:
         try:
-            one = readings.queues(account).of[error.process]
+            one = readings.queues(account).of.get(error.process)
         except ClientError:  # other checks state it
-            one = ProcessWithQueue(error.process, error, [], now)
+            one = None
+        one = one or ProcessWithQueue(error.process, error, [], now)
         waits = f", and {readings.are_queued(one.rows)}" * bool(one.rows)
         yield _queued(
             "bad",
@@ -69,7 +70,8 @@ def malformed(account: Account, now: float) -> Iterator[Finding]:
 def removed(account: Account, _now: float) -> Iterator[Finding]:
     """A dispatch rejects these, but no run of the janitor makes one for a process that does not exist."""
     for one in readings.queues(account).of.values():
-        if one.process is None:
+        # Read again: it may have been added since the processes were read.
+        if one.process is None and account.item(one.name) is None:
             yield _queued(
                 "bad",
                 one,
@@ -99,7 +101,8 @@ def drift(account: Account, _now: float) -> Iterator[Finding]:
 def idle(account: Account, now: float) -> Iterator[Finding]:
     """Processes that start nothing; with queued requests they are findings of `held_back`."""
     for one in account.processes()[0]:
-        if (one.paused or not one.slot_limit) and not readings.queues(account).of[one.name].rows:
+        queue = readings.queues(account).of.get(one.name)  # None: it was added after them
+        if (one.paused or not one.slot_limit) and queue and not queue.rows:
             condition = condition_of(InPause() if one.paused else Stopped(), one, now, {})
             what = f"process {one.name} admits no request: {condition.text}"
             yield Finding("warn", what, "", condition.ends_by, one.name)
