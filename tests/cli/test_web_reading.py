@@ -213,6 +213,42 @@ def test_a_time_in_a_text_of_a_command_is_shown_in_the_zone_of_the_page() -> Non
     assert shown.count('datetime="2026-09-21T14:13:20.000000Z"') == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "starts"),
+    [
+        ({}, "immediately"),
+        ({"slots_in_use": 1}, "when a slot is free"),
+        ({"paused": True}, "after the pause"),
+        ({"slot_limit": 0}, "when the limit is 1 or more"),
+        ({"rate": "1/hour"}, "when its rate permits it"),
+        ({"target": "none"}, "leases only"),
+    ],
+)
+def test_of_an_empty_queue_the_page_says_when_a_request_starts(
+    settings: dict[str, Any], starts: str, readings: PageReadings
+) -> None:
+    data = readings.process("sample").read()
+    shown = pages._queue({**data, "process": data["process"] | settings}, _view())
+    assert starts in shown["none"]
+    assert (shown["submit"] is None) == (starts == "leases only")
+
+
+def test_a_reservation_without_an_execution_is_not_dead(operator: Operator, readings: PageReadings) -> None:
+    operator.processes.set_limit("sample", 3)
+    operator.hold("reserved", started=False, confirmed=False)
+    operator.hold("lost", started=False)
+    operator.lease("just-ended", NOW)
+    data = readings.process("sample").read()
+    shown = {each["request_id"] or each["execution"]: each["dead"] for each in pages._queue(data, _view())["holders"]}
+    assert shown == {"reserved": "", "lost": "execution not found", "just-ended": "expired"}
+
+
+def test_a_process_whose_queue_was_not_read_is_not_idle(readings: PageReadings) -> None:
+    (process,) = readings.overview().read()["processes"]
+    assert pages._state(process) == ("idle", "off")
+    assert pages._state(process | {"queue": process["queue"] | {"queued": None}}) == ("queue not read", "warn")
+
+
 @pytest.mark.parametrize("text", ["0000-00-00 00:00:00 UTC", "2026-09-21T25:00:00Z", "2026-09-21 14:13:20 XYZ"])
 def test_a_time_that_no_command_has_written_stays_as_it_is(text: str) -> None:
     assert _view().timed(f"failed at {text}.") == f"failed at {text}."

@@ -14,6 +14,8 @@ from starlette.responses import Response
 
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
+from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.errors import CommandRefused
@@ -198,7 +200,9 @@ def _state(process: Mapping[str, Any]) -> tuple[str, str]:
         return "full", "busy"
     if queued:
         return "waiting", "wait"
-    return ("running", "ok") if in_use else ("idle", "off")
+    if in_use:
+        return "running", "ok"
+    return ("idle", "off") if queued == 0 else ("queue not read", "warn")
 
 
 def _process(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
@@ -270,19 +274,38 @@ def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
         "queued": "more than " * data["is_cut"] + f"{data['queued']:,}",
         "all": len(data["requests"]),
         "paged": paged,
-        "is_free": process["slots_in_use"] < process["slot_limit"] and not process["paused"],
-        "submit": next_step("request submit", process=name),
+        **_empty_queue(process, data["event_source"]),
         "cancel": view.offer("Cancel requests", cancel),
         "cancel_all": view.offer("Cancel all", next_step("request cancel", process=name, all=True)),
         "holders": [_holder(each, name, view) for each in process["holders"]],
     }
 
 
+def _empty_queue(process: Mapping[str, Any], event_source: Sequence[Any]) -> Mapping[str, Any]:
+    """What the page says of an empty queue, and the command that sends a request, if the process runs any."""
+    if process["target"] == NO_TARGET:
+        return {"none": "The process is for leases only: a request of it is rejected.", "submit": None}
+    limit, weight = process["slot_limit"], process["default_weight"]
+    if event_source:
+        starts = "when functions receive messages again"
+    elif process["paused"]:
+        starts = "after the pause"
+    elif weight > limit:
+        starts = f"when the limit is {weight} or more"
+    elif process["slots_in_use"] + weight > limit:
+        starts = "when a slot is free"
+    else:
+        starts = "when its rate permits it" if process["rate"] else "immediately"
+    none = f"No request is queued. One that is sent now starts {starts}."
+    return {"none": none, "submit": next_step("request submit", process=process["name"])}
+
+
 def _holder(holder: Mapping[str, Any], process: str, view: View) -> Mapping[str, Any]:
     is_lease = holder["state"] == "LEASED"
     status = holder.get("execution_status")  # None: it was not read; "": there is no such execution
-    dead = "" if status in (None, "RUNNING", "PENDING_REDRIVE") else f"execution {status or 'not found'}"
-    if is_lease and holder["seconds_left"] < 0:
+    is_lost = status == "" and holder["state"] != "RESERVED"  # a reservation comes before its execution
+    dead = f"execution {status or 'not found'}" if status in CLOSED_STATUSES or is_lost else ""
+    if is_lease and holder["seconds_left"] < -CLOCK_SKEW_SECONDS:
         dead = "expired"
     stops = not (is_lease or dead) and holder["request_id"]
     step = (
