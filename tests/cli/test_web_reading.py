@@ -137,6 +137,7 @@ def test_a_button_of_a_cause_redrives_all_of_its_failures(operator: Operator, re
     view = _view(q="no such")
     (group,) = pages._failures(readings.failures(86400.0).read(), view, period="24h")["paged"]["rows"]
     step = view.offers.by_key[group["redrive"]].step
+    assert step.endswith("--since 24h")  # as many as the page shows
     ended = operator.run("--yes", *step.arguments)
     assert "2 requests redriven, 0 left." in ended.stdout, ended.stderr
 
@@ -276,6 +277,13 @@ def test_a_limit_that_is_no_number_is_no_command(
     assert isinstance(step, Callable)
     with pytest.raises(CommandRefused, match="whole number"):
         step(given)
+
+
+def test_what_if_is_asked_of_the_period_of_the_page(readings: PageReadings) -> None:
+    view = _view()
+    shown = pages._period(readings.process("sample").read(), view, hours=3)
+    make: Any = view.offers.by_key[shown["what_if"]].step
+    assert make({"limit": ["5"]}) == "slotkeeper what-if sample --limit 5 --since 3h"
 
 
 def test_only_the_requests_of_the_page_can_be_cancelled_together(operator: Operator, readings: PageReadings) -> None:

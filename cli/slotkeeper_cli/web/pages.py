@@ -336,7 +336,7 @@ def _period(data: Mapping[str, Any], view: View, hours: int) -> Mapping[str, Any
         (given,) = fields.get("limit") or [""]
         if not (given.isdecimal() and 0 < len(given) < 9):
             raise CommandRefused("The limit must be a whole number from 1 on")
-        return next_step("what-if", name, limit=given)
+        return next_step("what-if", name, limit=given, since=f"{hours}h")
 
     return {
         "periods": _HISTORY_PERIODS,
@@ -467,14 +467,16 @@ def _failures(data: Mapping[str, Any], view: View, period: str, process: str = "
         "periods": _FAILURE_PERIODS,
         "processes": sorted({each["process"] for each in groups}),
         "codes": sorted({each["code"] for each in groups}),
-        "paged": {**paged, "rows": [_group(each, view) for each in paged["rows"]]},
+        "paged": {**paged, "rows": [_group(each, view, period) for each in paged["rows"]]},
     }
 
 
-def _group(group: Mapping[str, Any], view: View) -> Mapping[str, Any]:
+def _group(group: Mapping[str, Any], view: View, period: str) -> Mapping[str, Any]:
     verbs = {"redrive": "Redrive", "discard": "Discard"}
-    keys = {verb: view.offer(title, next_step(f"failed {verb}", group["group"])) for verb, title in verbs.items()}
-    show = view.offer("Requests of this failure", next_step("failed show", group["group"]), only_reads=True)
+    # Of the period that the page shows: the group may have more failures before it.
+    which = partial(next_step, since=period)
+    keys = {verb: view.offer(title, which(f"failed {verb}", group["group"])) for verb, title in verbs.items()}
+    show = view.offer("Requests of this failure", which("failed show", group["group"]), only_reads=True)
     return {**group, **keys, "show": show}
 
 
