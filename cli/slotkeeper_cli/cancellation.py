@@ -25,6 +25,7 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
 from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.slot_control import repair_texts
+from slotkeeper_cli.unread import Search
 
 _STARTS = "it has a slot, and starts: to stop it, give --stop in some seconds"
 
@@ -43,6 +44,7 @@ class Cancelling(RequestChange):
 
     Attributes:
         running: those to stop.
+        search: what could not be read.
     """
 
     action, verb, unchanged = "request cancel", "cancelled", "it was cancelled before"
@@ -51,7 +53,7 @@ class Cancelling(RequestChange):
     def __init__(self, context: CommandContext, account: Account) -> None:
         super().__init__()
         self._context, self._account, self._control = context, account, account.control
-        self.running = list[RunningRequest]()
+        self.running, self.search = list[RunningRequest](), Search()
         self._of = ""
 
     def choose_queued(self, process: str, priority: str | None, older_than: float | None) -> None:
@@ -66,14 +68,15 @@ class Cancelling(RequestChange):
         """
         before = time.time() - (older_than or 0.0)
         # All pages: a part of a queue, cancelled as if it was all of it, would be a wrong answer.
-        queue = self._account.queue(self._account.process(process), max_pages=1_000_000).rows
+        listed = self._account.queue(self._account.process(process), max_pages=1_000_000)
+        queue = self.search.rows(listed, "queued requests")
         self.chosen = [
             Chosen(process, row.queued.execution, row.request_id)
             for row in queue
             if (priority is None or row.priority == priority) and (older_than is None or row.sent <= before)
         ]
         if not self.chosen:
-            raise NotFound(f"no such request of {process} is queued. Nothing was changed.")
+            raise NotFound(f"no such request of {process} is queued{self._unread}. Nothing was changed.")
         self._of = f"{len(self.chosen):,} of " * (len(self.chosen) < len(queue))
         self._of += f"{count(len(queue), 'queued request')} of {process}"
 
@@ -94,12 +97,17 @@ class Cancelling(RequestChange):
         if only and only not in known:
             raise self._control.not_found(only)
         finder = RequestFinder(self._control)
+        self.search = finder.search
         for given in dict.fromkeys(ids):
             one = finder.only(given, only, lambda row: row.state in ("QUEUED", "STARTED"))
             if one is None:
-                unread = " in what could be read" if finder.search.not_read else ""
-                raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")
+                why = "slotkeeper explain shows why"
+                raise NotFound(f"no request {given} found{self._unread}: {why}. Nothing was changed.")
             self._choose(one, known.get(one.process), stop)
+
+    @property
+    def _unread(self) -> str:
+        return " in what could be read" if self.search.not_read else ""
 
     def _choose(self, one: FoundRequest, process: Process | MalformedProcess | None, stop: bool) -> None:
         row = one.last

@@ -71,6 +71,22 @@ def _after(number: int, answer: Any) -> StubbedCalls:
     return StubbedCalls("dynamodb", {"TransactWriteItems": lambda _: answer if next(calls) >= number else None})
 
 
+def test_a_queued_request_that_could_not_be_read_is_not_taken_for_cancelled(operator: Operator) -> None:
+    row = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("odd")}}
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["RequestTableName"],
+        Key=row,
+        UpdateExpression="SET weight = :text",
+        ExpressionAttributeValues={":text": {"S": "heavy"}},
+    )
+    none = operator.run(*CANCEL)
+    assert (none.exit_code, "no such request of sample is queued in what could be read" in none.stderr) == (4, True)
+    operator.wait("a")
+    some = operator.run(*CANCEL)
+    assert "1 request cancelled, 0 left." in some.stdout
+    assert "Not read: RequestTable: 1 row is malformed: request sample-" in some.stdout
+
+
 def test_a_cancelled_request_never_starts_and_its_end_is_to_be_published(operator: Operator) -> None:
     name = operator.wait("a")
     before = operator.process().grants

@@ -58,4 +58,4 @@ def cancel(
         change.choose_queued(process, priority, period)
     else:
         change.choose(ids or [], process, stop=stop)
-    carry_out(context, change, dry_run=dry_run, also="stopped")
+    carry_out(context, change, dry_run=dry_run, also="stopped", not_read=change.search.not_read)
