@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from slotkeeper.slots.rate import Rate
 from tests.cli.operator_account import Operator
 from tests.cli.situations import Names, Situation
+
+
+def _own_settings(operator: Operator) -> None:
+    rate = Rate(10, 60, 2)
+    operator.processes.create("own", 8, "sample-job", default_weight=4, timeout_minutes=30, rate=rate)
+    operator.wait("a", "own")
 
 
 def _b_and_c_behind_a(operator: Operator) -> Names:
@@ -113,6 +120,14 @@ SITUATIONS = {
             "sample is removed. Its queued requests are rejected as UnknownProcess. To run them:",
             "  slotkeeper process add sample --limit 1 --target sample-job\n",
             "  slotkeeper failed redrive --process sample --code UnknownProcess\n",
+        ),
+    ),
+    "a process with settings of its own was removed": Situation(
+        _own_settings,
+        "process remove own --yes",
+        says=(
+            "  slotkeeper process add own --limit 8 --target sample-job --default-weight 4 --timeout-minutes 30 --rate "
+            "10/minute --burst 2\n",
         ),
     ),
     "a process without requests was removed": Situation(

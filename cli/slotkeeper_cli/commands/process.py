@@ -430,11 +430,22 @@ def remove(
     data = {"removed": process, "queued": queued, "is_cut": waiting.is_cut}
     lines = [f"{process} is removed."]
     if waiting:
-        target = {"target": before.target} if before.target != NO_TARGET else {}
         lines[0] += " Its queued requests are rejected as UnknownProcess. To run them:"
-        lines.append(f"  {next_step('process add', process, limit=before.slot_limit, **target)}")
+        lines.append(f"  {_adding(before)}")
         lines.append(f"  {next_step('failed redrive', process=process, code='UnknownProcess')}")
     context.out.result(data, lines)
+
+
+def _adding(process: Process) -> str:
+    """The command that adds a process with the settings that it has."""
+    settings: dict[str, Any] = {"limit": process.slot_limit}
+    settings |= {"target": process.target} if process.target != NO_TARGET else {}
+    settings |= {"default_weight": process.default_weight} if process.default_weight != 1 else {}
+    settings |= {"timeout_minutes": process.timeout_minutes} if process.timeout_minutes else {}
+    settings |= {"settle_seconds": process.settle_seconds} if process.settle_seconds else {}
+    if rate := process.rate:
+        settings |= {"rate": str(replace(rate, burst=1))} | ({"burst": rate.burst} if rate.burst > 1 else {})
+    return next_step("process add", process.name, **settings)
 
 
 def _drain(context: CommandContext, control: SlotControl, process: str, seconds: float) -> None:
