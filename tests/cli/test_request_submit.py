@@ -247,6 +247,24 @@ def test_submit_waits_until_all_have_succeeded_and_for_the_next_attempt_of_a_ret
     assert states == [("succeeded", second), ("succeeded", other)]
 
 
+def test_the_command_for_what_has_failed_is_about_one_process(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.processes.create("other", 1, "sample-job")
+
+    def fail() -> None:
+        for process in ("sample", "other"):
+            name = execution_name(process, f"of-{process}", 1)
+            operator.start(name, process)
+            operator.fail(name, "Glue.Failed", "no such month", process)
+
+    _while_it_waits(monkeypatch, lambda: _receive(operator), fail)
+    lines = "\n".join(json.dumps({"process": one, "request_id": f"of-{one}"}) for one in ("sample", "other"))
+    ended = operator.run(*FILE, "--wait", stdin=lines)
+    command = "slotkeeper failed redrive of-sample --process sample"
+    assert f"2 of 2 requests failed. Queue the first again with: {command}\n" in ended.stderr
+
+
 def test_submit_fails_if_a_request_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = execution_name("sample", "a", 1)
     _while_it_waits(monkeypatch, lambda: _receive(operator), lambda: _finish(operator, name, fails=True))

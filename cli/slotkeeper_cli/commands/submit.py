@@ -212,11 +212,12 @@ def _raise_for_outcome(followed: list[Submitted], wait: bool, timeout: float) ->
     for one in followed:
         states.setdefault("other" if one.is_other else one.state, []).append(one)
     failed = states.get(RequestState.FAILED, [])
-    ids = [one.request.request_id for one in failed[:MAX_NAMED]]
-    step = next_step("failed redrive", *ids, process=failed[0].request.process) if failed else ""
+    process = failed[0].request.process if failed else ""
+    ids = [one.request.request_id for one in failed if one.request.process == process][:MAX_NAMED]
+    step = next_step("failed redrive", *ids, process=process) if failed else ""
     never = [each for each in (RequestState.CANCELLED, RequestState.REJECTED) if each in states]
     reasons = {
-        f"failed. Queue them again with: {step}": len(failed),
+        f"failed. Queue {'them' if len(ids) == len(failed) else 'the first'} again with: {step}": len(failed),
         "had not started when start_before passed": len(states.get(RequestState.TOO_LATE, ())),
         f"did not run ({', '.join(never)})": sum(len(states[each]) for each in never),
         "did not run, since another request has used the id": len(states.get("other", ())),
