@@ -70,8 +70,10 @@ def declare(console: Console, readings: PageReadings) -> None:
 
     @ui.page("/request")
     def request_page(request: Request) -> None:
-        given = request.query_params.get("id", "").strip()
-        reading = readings.request(given, request.query_params.get("process") or None)
+        given, process = request.query_params.get("id", ""), request.query_params.get("process") or None
+        # A link has the whole id, which may begin or end with a space; an operator's copy may have one too many.
+        given = given if process else given.strip()
+        reading = readings.request(given, process)
         part = PagePart("request.html", reading, partial(_request, given=given))
         if given:
             console.page(f"Request {given}", request, [part], "Processes")
