@@ -69,7 +69,9 @@ class RequestFinder:
         row = self._control.rows.row(named["process"], given) if named else None
         if row is None:
             return _grouped(self._rows(given, only))
-        return [one for one in _grouped(self._rows(row.request_id, row.process)) if row in one.rows]
+        found = _grouped(self._rows(row.request_id, row.process))
+        # By name, since the row may have changed between the two reads.
+        return [one for one in found if any(each.execution == row.execution for each in one.rows)]
 
     def _rows(self, request_id: str, only: str | None) -> list[RequestRow]:
         """The rows of a request, read consistently.

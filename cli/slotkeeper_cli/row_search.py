@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Keys of one call (DynamoDB API Reference, BatchGetItem).
 MAX_KEYS = 100
+MAX_KEY_BYTES = 2048  # DynamoDB guide, "Quotas", partition key length
 _NAMES = {"#state": "state", "#open": "open"}
 
 
@@ -43,8 +44,11 @@ class RowSearch:
     def attempts(self, request_id: str) -> Listed[tuple[str, str, int]]:
         """Of each attempt of all requests with an id: process, execution, and its number.
 
-        From a global index, which is late by less than a second as a rule.
+        From a global index, which is late by less than a second as a rule. No request has an id that is empty or
+        longer than a key, of which DynamoDB refuses the query.
         """
+        if not 0 < len(request_id.encode(errors="replace")) <= MAX_KEY_BYTES:
+            return Listed()
         answer = self._dynamodb.query(
             TableName=self._table_name,
             IndexName="request_id",

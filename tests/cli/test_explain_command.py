@@ -15,7 +15,7 @@ from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.request_table import place_of
-from slotkeeper.slots.rows import Listed, QueuedRow
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.explanation import queue_of
@@ -215,6 +215,27 @@ def test_the_queue_of_a_process_has_positions_reasons_and_expected_starts(operat
 def _index(monkeypatch: pytest.MonkeyPatch, *attempts: tuple[str, str, int], is_cut: bool = False) -> None:
     """Let the index of ids contain only these attempts."""
     monkeypatch.setattr(RowSearch, "attempts", lambda *_: Listed([*attempts], is_cut=is_cut))
+
+
+def test_an_execution_is_found_although_its_row_changes_between_the_reads(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, read = operator.wait("a"), RequestRows.row
+
+    def changed(rows: RequestRows, process: str, execution: str) -> Any:
+        row = read(rows, process, execution)
+        operator.start(execution, process)
+        return row
+
+    monkeypatch.setattr(RequestRows, "row", changed)
+    assert "a in sample: started" in operator.run("explain", name).stdout
+
+
+def test_an_id_that_no_request_can_have_is_not_asked_for(operator: Operator) -> None:
+    refused = {"Error": {"Code": "ValidationException", "Message": "the key is not valid"}}
+    with StubbedCalls("dynamodb", {"Query": lambda _: refused}):
+        for given in ("", "x" * 3000):
+            assert operator.run("explain", "--process", "sample", given).exit_code == 4
 
 
 def test_a_request_is_found_before_the_index_has_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
