@@ -73,7 +73,7 @@ def reconcile(
         processes = {one.name: one for one in chosen}
         report["adopted"] = [one.execution for one in slotless if _adopt(account, one, processes[one.process])]
         report["janitor"] = _janitor(context)
-    context.out.result(report, lambda console: _render(console, report, check))
+    context.out.result(report, lambda console: _render(console, report, check, is_whole=not unread))
     if malformed:
         which = count(len(malformed), "malformed process was", "malformed processes were")
         raise ProblemsFound(f"{which} neither compared nor changed", *repair_texts(malformed))
@@ -108,7 +108,7 @@ def _janitor(context: CommandContext) -> dict[str, int]:
     return counts
 
 
-def _render(console: Console, report: dict[str, Any], check: bool) -> None:
+def _render(console: Console, report: dict[str, Any], check: bool, *, is_whole: bool) -> None:
     kinds = [
         ("adopted", "execution runs without a slot", "executions run without a slot", "adopted"),
         ("drifted", "counter is wrong", "counters are wrong", "repaired"),
@@ -121,7 +121,7 @@ def _render(console: Console, report: dict[str, Any], check: bool) -> None:
             for name in report[key]:
                 console.print(f"  {name}")
     if not any(report[key] for key, *_ in kinds) and not report["malformed"]:
-        console.print("SlotTable matches the running executions.")
+        console.print(f"SlotTable matches the running executions{'' if is_whole else ', of those that were checked'}.")
     for name, number in report.get("janitor", {}).items():
         console.print(f"janitor: {name} {number}")
 
