@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from slotkeeper_cli.web import shared
-from slotkeeper_cli.web.shared import FORGOTTEN_AFTER, REFRESH, Data, PageReading, SharedReadings
+from slotkeeper_cli.web import frame, shared
+from slotkeeper_cli.web.frame import Console
+from slotkeeper_cli.web.shared import FORGOTTEN_AFTER, REFRESH, Data, PageReading, SharedReadings, Snapshot
 from tests.support.module_time import replace_time
 from tests.support.waiting import NEVER
 
@@ -157,3 +160,37 @@ def test_what_no_page_shows_any_more_is_not_kept(now: list[float]) -> None:
         assert readings.soon(second.reading)
 
     running(steps)
+
+
+def test_a_page_does_not_go_back_to_what_was_read_before_an_action(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = SimpleNamespace(id="client", on_delete=lambda _: None)
+    page = SimpleNamespace(timer=lambda *_, **__: None, context=SimpleNamespace(client=client))
+    monkeypatch.setattr(frame, "ui", page)
+    source, shown = Source(), list[int]()
+
+    async def steps(readings: SharedReadings) -> None:
+        before, after = Snapshot({"number": 1}, now[0]), Snapshot({"number": 2}, now[0] + 1)
+        answers = iter([before, after])
+        late = asyncio.Event()
+
+        async def read(_: PageReading, *, again: bool = False) -> Snapshot:
+            snapshot = next(answers)
+            if snapshot is before:
+                await late.wait()
+            return snapshot
+
+        monkeypatch.setattr(readings, "read", read)
+        console: Any = SimpleNamespace(readings=readings, _open={})
+        refresh = Console._follow(
+            console, source.reading, lambda _at, data, _error: shown.append((data or {})["number"])
+        )
+        slow = asyncio.create_task(refresh())  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        await refresh()
+        late.set()
+        await slow
+
+    running(steps)
+    assert shown == [2]

@@ -240,6 +240,8 @@ class Console:
         async def refresh(*, again: bool = False) -> None:
             try:
                 snapshot = await self.readings.read(reading, again=again)
+                if latest and snapshot.at < latest[-1].at:
+                    return  # it began before an action, and what was read after the action is shown already
                 show(iso(snapshot.at), snapshot.data, "")
                 latest[:] = [snapshot]
             except Exception as error:  # else a page would wait forever
