@@ -19,8 +19,10 @@ from slotkeeper_cli.web import pages
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Offer, Outcome, reads
 from slotkeeper_cli.web.frame import PAGE_ROWS, View
 from slotkeeper_cli.web.reading import PageReadings, badges
-from tests.cli.account_contents import fail
+from tests.cli.account_contents import fail, send_dead_letter
 from tests.cli.operator_account import NOW, Operator, stack_of
+
+VERBS = ("redrive", "discard")
 
 
 @pytest.fixture
@@ -277,6 +279,20 @@ def test_a_limit_that_is_no_number_is_no_command(
     assert isinstance(step, Callable)
     with pytest.raises(CommandRefused, match="whole number"):
         step(given)
+
+
+def test_the_buttons_of_dead_letters_and_breakers_are_commands(operator: Operator, readings: PageReadings) -> None:
+    send_dead_letter(operator)
+    view = _view()
+    (request,) = [each for each in pages._dead_letters(readings.dead_letters().read(), view)["queues"] if each["shown"]]
+    (mail,) = pages._downstreams(readings.downstreams().read(), view)["downstreams"]
+    breaker: Any = view.offers.by_key[mail["key"]].step
+    with pytest.raises(CommandRefused, match="Say why"):
+        breaker({"why": [" "]})
+    offered = [view.offers.by_key[each[verb]].step for each in (request, *request["shown"]) for verb in VERBS]
+    for step in (*offered, breaker({"why": ["-it's slow"]})):
+        ended = operator.run(*step.arguments)
+        assert (ended.exit_code, NeedsYes.why in ended.stderr) == (NeedsYes.exit_code, True), (step, ended.stderr)
 
 
 def test_what_if_is_asked_of_the_period_of_the_page(readings: PageReadings) -> None:

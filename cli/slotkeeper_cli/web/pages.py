@@ -495,7 +495,12 @@ def _dead_letters(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
     queues = [
         {
             **each,
-            **keys(each["queue"], all=True),
+            "redrive": view.offer(f"Redrive of {each['queue']}", next_step("dlq redrive", each["queue"], all=True)),
+            # What is discarded is lost: nothing of a code that the page does not name.
+            "discard": view.offer(
+                f"Discard of {each['queue']}",
+                next_step("dlq discard", each["queue"], code=[code for code, _ in each["codes"]]),
+            ),
             "shown": [shown(one) for one in each["messages"][:_SHOWN_DEAD_LETTERS]],
         }
         for each in data["queues"]
@@ -510,7 +515,14 @@ def _downstreams(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
     def shown(each: Mapping[str, Any]) -> Mapping[str, Any]:
         is_closed = each["state"] == State.CLOSED
         verb = "open" if is_closed else "close"
-        key = view.offer(f"{verb.capitalize()} breaker", next_step(f"retry breaker {verb}", each["downstream"]))
+
+        def step(fields: Fields) -> NextStep:
+            why = "".join(fields.get("why", ())).strip()
+            if not why:
+                raise CommandRefused("Say why, for the list of changes. Nothing was changed.")
+            return next_step(f"retry breaker {verb}", each["downstream"], why=why)
+
+        key = view.offer(f"{verb.capitalize()} breaker of {each['downstream']}", step)
         nothing = {"since": None, "failures": None, "permitted_callers": None, "allowed_retries": None}
         return {
             **nothing,
