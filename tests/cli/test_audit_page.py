@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page, history_timeline
-from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory
+from slotkeeper_cli.audit.work_history import REQUESTS, OperatorAct, WorkHistory
 from slotkeeper_cli.look.timeline import MAX_BARS
 from slotkeeper_cli.unread import UnreadSource
 from tests.cli.operator_account import Operator
@@ -38,6 +38,11 @@ def test_texts_of_senders_stay_text_and_task_tokens_and_the_account_are_hidden()
     assert text.count(HOSTILE) >= 6
     assert "MARKER" not in text + str(page.elements)
     assert "123456789012" not in text
+
+
+def test_a_number_of_queued_requests_that_was_not_read_is_not_0() -> None:
+    page = _page(replace(clean(), not_read=[UnreadSource(REQUESTS, "denied")]))
+    assert "Queued\nnot known\n" in "\n".join(page.texts)
 
 
 def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_what_was_not_read() -> None:

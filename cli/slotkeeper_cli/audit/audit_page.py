@@ -19,7 +19,7 @@ from slotkeeper_cli.audit.check_result import CheckResult, Result, first_of
 from slotkeeper_cli.audit.figures import figures, held
 from slotkeeper_cli.audit.free_slot_checks import waits
 from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
-from slotkeeper_cli.audit.work_history import WorkHistory, acts_of, limit_steps, pauses
+from slotkeeper_cli.audit.work_history import REQUESTS, WorkHistory, acts_of, limit_steps, pauses
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.look.pages import lasting, render
 from slotkeeper_cli.look.timeline import MAX_BARS, Bar, Mark, Timeline, label_of, notes_of, timeline_svg
@@ -56,7 +56,7 @@ def _process(history: WorkHistory, name: str, of: dict[str, Any]) -> dict[str, A
         "name": name,
         "now": now and {"limit": now.slot_limit, "in_use": now.slots_in_use, "paused": now.paused},
         "weights": [each.weight for each in now.holders.values()] if now else [],
-        "queued": sum(bool(each.place) for each in history.rows_of.get(name, [])),
+        "queued": None if history.lacks(REQUESTS) else sum(bool(each.place) for each in history.rows_of.get(name, [])),
         "timeline": timeline_svg(timeline),
         "notes": notes_of(timeline),
         "figures": of,
