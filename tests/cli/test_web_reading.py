@@ -14,7 +14,9 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.next_step import next_step
 from slotkeeper_cli.errors import CommandRefused, NeedsYes, NotFound
 from slotkeeper_cli.formatting import local_time
+from slotkeeper_cli.look.pages import render
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.unread import UnreadSource
 from slotkeeper_cli.web import pages
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Offer, Outcome, reads
 from slotkeeper_cli.web.frame import PAGE_ROWS, View
@@ -293,6 +295,18 @@ def test_the_buttons_of_dead_letters_and_breakers_are_commands(operator: Operato
     for step in (*offered, breaker({"why": ["-it's slow"]})):
         ended = operator.run(*step.arguments)
         assert (ended.exit_code, NeedsYes.why in ended.stderr) == (NeedsYes.exit_code, True), (step, ended.stderr)
+
+
+def test_a_page_without_what_could_not_be_read_does_not_say_that_there_is_nothing() -> None:
+    unread = UnreadSource("a source", "denied", 3).as_dict()
+    view, nothing = _view(), {"groups": [], "not_read": []}
+    assert pages._failures(nothing, view, "24h")["none"] == "Nothing has failed in this period."
+    failures = pages._failures({**nothing, "not_read": [unread]}, view, "24h")
+    assert failures["none"] == "Nothing has failed in this period in what could be read."
+    queue = {"queue": "work", "name": "WorkDeadLetterQueue", "messages": [], "codes": [], "not_read": [unread]}
+    shown = render("dead_letters.html", **pages._dead_letters({"queues": [queue]}, view), view=view)
+    assert "WorkDeadLetterQueue: 0 read<" in shown
+    assert "No message could be read." in shown
 
 
 def test_what_if_is_asked_of_the_period_of_the_page(readings: PageReadings) -> None:

@@ -465,12 +465,21 @@ def _failures(data: Mapping[str, Any], view: View, period: str, process: str = "
         **data,
         "heading": f"Failures of the last 24 hours: {number:,}" if process else heading,
         "process": process,
+        "none": _no_failure(is_filtered=any(given.get(name) for name in ("process", "code", "q")), data=data),
         "period": period,
         "periods": _FAILURE_PERIODS,
         "processes": sorted({each["process"] for each in groups}),
         "codes": sorted({each["code"] for each in groups}),
         "paged": {**paged, "rows": [_group(each, view, period) for each in paged["rows"]]},
     }
+
+
+def _no_failure(*, is_filtered: bool, data: Mapping[str, Any]) -> str:
+    """What the page says if it has no failure."""
+    read = " in what could be read" * bool(data["not_read"])
+    if is_filtered:
+        return f"No failure matches{read}. Failures that were redriven or discarded are not listed."
+    return f"Nothing has failed in this period{read}."
 
 
 def _group(group: Mapping[str, Any], view: View, period: str) -> Mapping[str, Any]:
