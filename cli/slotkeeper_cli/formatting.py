@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
+_LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
+
 
 def duration(seconds: float) -> str:
     """A duration in its two largest units: `45 s`, `3 min 20 s`, `3 d 4 h`; `0 s` if it is negative."""
@@ -19,9 +21,14 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
+def utc(moment: float) -> datetime:
+    """Seconds since the epoch as a date; a number that is none, as of a row with milliseconds, as the last one."""
+    return datetime.fromtimestamp(min(max(moment, 0), _LAST_SECOND), UTC)
+
+
 def iso(moment: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC, in whole seconds."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(text: str) -> float:
@@ -55,7 +62,8 @@ def local_moments(shown: datetime) -> list[float]:
 
 
 def _local(moment: float) -> datetime:
-    return datetime.fromtimestamp(moment).astimezone()
+    # A zone may be ahead of UTC, and Python also looks at the time a day later.
+    return datetime.fromtimestamp(min(max(moment, 0), _LAST_SECOND - 2 * 86400)).astimezone()
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from typer import BadParameter
 
+from slotkeeper_cli.look.pages import when
 from slotkeeper_cli.periods import period, start_time
 from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator
@@ -87,3 +88,24 @@ def test_each_printed_time_names_its_zone(operator: Operator) -> None:
     assert heading.split()[1:3] == ["sent", "(CEST)"]
     assert "09-21 16:13:20" in line
     assert "since 2026-09-01 00:00:00 CEST until" in totals
+
+
+@pytest.mark.parametrize("zone_name", ["UTC", "Pacific/Kiritimati", "Pacific/Midway"])
+def test_a_row_whose_time_is_no_date_does_not_end_an_answer(
+    zone_name: str, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone_name)
+    time.tzset()
+    key = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("a")}}
+    for name in ("sent", "start_before"):
+        operator.dynamodb.update_item(
+            TableName=operator.outputs["RequestTableName"],
+            Key=key,
+            UpdateExpression="SET #name = :milliseconds",
+            ExpressionAttributeNames={"#name": name},
+            ExpressionAttributeValues={":milliseconds": {"N": "1790000000000000"}},
+        )
+    for command in ("explain a", "request list sample", "status", "status sample", "explain --process sample"):
+        assert operator.run(*command.split()).exit_code == 0
+    assert "9999-12-" in operator.run("explain", "a").stdout
+    assert when(1.79e15) == when("9999-12-31T23:59:59Z")

@@ -15,7 +15,6 @@ without control characters and task tokens. A name that a template uses and `ren
 from __future__ import annotations
 
 from base64 import b64encode
-from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +25,7 @@ from markupsafe import Markup, escape
 
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.formatting import duration, seconds
+from slotkeeper_cli.formatting import duration, seconds, utc
 from slotkeeper_cli.requests import hide_tokens
 
 _HERE = Path(__file__).parent
@@ -79,7 +78,7 @@ def when(at: str | float | None, exact: bool = False) -> Markup:
     """A time as an element that the script writes in the reader's zone. Without the script it is exact, in UTC."""
     if at is None or at == "":
         return Markup("")
-    moment = datetime.fromtimestamp(seconds(at) if isinstance(at, str) else at, UTC)
+    moment = utc(seconds(at) if isinstance(at, str) else at)
     mark = Markup(" data-exact") if exact else ""
     made = Markup('<time datetime="{:%Y-%m-%dT%H:%M:%S.%fZ}"{}>{:%Y-%m-%d %H:%M:%S} UTC</time>')
     return made.format(moment, mark, moment)
