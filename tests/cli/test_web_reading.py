@@ -23,6 +23,7 @@ from slotkeeper_cli.web.frame import PAGE_ROWS, View
 from slotkeeper_cli.web.reading import PageReadings, badges
 from tests.cli.account_contents import fail, send_dead_letter
 from tests.cli.operator_account import NOW, Operator, stack_of
+from tests.cli.situations import set_clock
 
 VERBS = ("redrive", "discard")
 
@@ -307,6 +308,17 @@ def test_a_page_without_what_could_not_be_read_does_not_say_that_there_is_nothin
     shown = render("dead_letters.html", **pages._dead_letters({"queues": [queue]}, view), view=view)
     assert "WorkDeadLetterQueue: 0 read<" in shown
     assert "No message could be read." in shown
+
+
+def test_the_small_picture_has_what_holds_a_slot_since_before_the_hour(
+    operator: Operator, readings: PageReadings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = operator.hold("a")
+    operator.fail(name, "Glue.Failed", "no such month")  # its slot is released later
+    set_clock(monkeypatch, NOW + 3 * 3600)
+    svg = readings.spark("sample").read()["svg"]
+    assert "at most 1 slots of sample in use in the last hour" in svg
+    assert 'class="use" d="M0.0,100V8.0H1000.0' in svg, svg
 
 
 def test_what_if_is_asked_of_the_period_of_the_page(readings: PageReadings) -> None:

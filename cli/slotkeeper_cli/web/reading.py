@@ -89,9 +89,12 @@ class PageReadings:
             now, process, ends = time.time(), self.account.process(name), self.account.newest_ends(name)
             # Of more requests than were read, those that ended before are not drawn.
             since = max(now - HOUR, min((row.ended or now for row in ends.rows), default=now) if ends.is_cut else 0.0)
-            spans = [((row.started, row.ended), row.weight or 1) for row in ends.rows if row.started and row.ended]
+            # What has ended, and still holds its slot, is one of the holders.
+            ended = [row for row in ends.rows if row.execution not in process.holders]
+            spans = [((row.started, row.ended), row.weight or 1) for row in ended if row.started and row.ended]
             spans += [((float(each.since), now), each.weight) for each in process.holders.values()]
-            steps = [(at, value) for at, value in weighted_steps(spans) if at >= since]
+            # What holds a slot since before the hour is in use from its begin on.
+            steps = weighted_steps(((max(start, since), end), weight) for (start, end), weight in spans if end > since)
             label = f"at most {max((value for _, value in steps), default=0):,} slots of {name} in use in the last hour"
             return {"svg": spark_svg(steps, since, now, label, process.slot_limit)}
 
