@@ -16,6 +16,7 @@ from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, Wait
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
+from slotkeeper_cli.audit.intervals import percentile
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, ReplayCourse
 
@@ -88,8 +89,8 @@ def _end_of(holder: Holder, durations: Sequence[float], now: float, share: float
     if holder.until is not None:
         # A lease may be released at any time until its end.
         return now + share * max(0.0, (holder.removable_from or holder.until) - now)
-    longer = [each for each in durations if each > now - holder.since]
-    return holder.since + _quantile(longer, share) if longer else math.inf
+    longer = percentile([each for each in durations if each > now - holder.since], share)
+    return math.inf if longer is None else holder.since + longer
 
 
 def _expected(
@@ -133,7 +134,3 @@ def _why(execution: str, course: ReplayCourse, samples: str, is_known: bool) -> 
     if not is_known:
         return f"not known: {samples} of the process, {MIN_SAMPLES} are needed"
     return f"not known: a holder has run for longer than each recent request ({samples})"
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

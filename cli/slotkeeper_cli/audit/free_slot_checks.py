@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder
@@ -17,6 +17,7 @@ from slotkeeper_cli.audit.work_history import (
     CHILDREN,
     EXECUTIONS,
     GLUE_RUNS,
+    RATE_CHANGES,
     REQUESTS,
     Attempt,
     WorkHistory,
@@ -25,8 +26,6 @@ from slotkeeper_cli.audit.work_history import (
     limit_steps,
 )
 from slotkeeper_cli.formatting import count, duration, iso
-
-_RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,6 @@ def taken(history: WorkHistory) -> CheckResult:
     with leases, or with a rate, for which requests wait while slots are free; and times of pauses or of a limit that is
     not known. A lease that has ended leaves no record: a time in which one may have held the slot is not decided.
     """
-    claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
     found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
     for name, each in idle:
@@ -166,8 +164,15 @@ def taken(history: WorkHistory) -> CheckResult:
                 found.fails.append(text)
             else:
                 found.unknown.append(f"{text}, unless a lease held it, which leaves no record")
-    known = sum(len(waits(history, name)) for name in history.names if not _is_left_out(history, name))
-    longest = max((each.seconds for _, each in idle), default=0.0)
+    names = [name for name in history.names if not _is_left_out(history, name)]
+    return free_result(history, names, [each for _, each in idle], found)
+
+
+def free_result(history: WorkHistory, names: Iterable[str], idle: Iterable[Turn], found: Found) -> CheckResult:
+    """The result of S6 for these processes, whose slots were free at these times."""
+    claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
+    known = sum(len(waits(history, name)) for name in names)
+    longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
     none = "no request waited, or only of processes with a rate or leases"
@@ -180,7 +185,7 @@ def _is_left_out(history: WorkHistory, name: str) -> bool:
     if process is None or any(holder.is_lease for holder in process.holders.values()):
         return True
     # A rate that was removed, or may have been.
-    return process.rate is not None or any(act.action in _RATE_CHANGES or act.fields.get("rate") for act in acts)
+    return process.rate is not None or any(act.action in RATE_CHANGES or act.fields.get("rate") for act in acts)
 
 
 def _had_no_lease(history: WorkHistory, name: str, turn: Turn) -> bool:
@@ -220,6 +225,11 @@ def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     spans = [(_holding(history, row), history.weight(row.execution)) for row in rows]
     holders = weighted_steps((span, 1) for span, _ in spans)
     found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders)
+    return within(history, found)
+
+
+def within(history: WorkHistory, found: Iterable[Turn]) -> list[Turn]:
+    """The parts of some times from the begin of the period until now."""
     return [
         replace(each, began=max(each.began, history.since), ended=min(each.ended, history.now))
         for each in found

@@ -9,10 +9,8 @@ from typing import Any
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
-from slotkeeper_cli.audit.work_history import AFTER_LINE, EXECUTIONS, WorkHistory, acts_of, grant_of
+from slotkeeper_cli.audit.work_history import AFTER_LINE, EXECUTIONS, RATE_CHANGES, WorkHistory, acts_of, grant_of
 from slotkeeper_cli.formatting import count, duration, iso
-
-_CHANGES = ("process set-rate", "process repair", "stack restore")
 
 
 def never_faster(history: WorkHistory) -> CheckResult:
@@ -48,7 +46,7 @@ def _starts(history: WorkHistory, name: str) -> Iterator[float]:
     """
     acts = acts_of(history, name)
     added = max((act.at for act in acts if act.action == "process add"), default=0.0)
-    changed = max((act.at + AFTER_LINE for act in acts if act.action in _CHANGES), default=-math.inf)
+    changed = max((act.at + AFTER_LINE for act in acts if act.action in RATE_CHANGES), default=-math.inf)
     for each in history.by_process.get(name, []):
         is_new = each.started >= changed + history.bounds.reservation or (each.row and each.row.sent >= changed)
         is_of_item = not added or (each.row is not None and grant_of(each.row) >= added * 1000)

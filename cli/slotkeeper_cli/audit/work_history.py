@@ -41,6 +41,7 @@ UNKNOWN = 0  # the attempt of a row of which the index of the queue was read
 _CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
 _WITHOUT_LIMIT = ("process remove", "process repair", "stack restore")
+RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
 _RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
 

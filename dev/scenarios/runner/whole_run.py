@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,9 +16,9 @@ from itertools import pairwise
 from dev.judge.slot_item import Item
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit import judge
-from slotkeeper_cli.audit.check_result import MAX_EXAMPLES, CheckResult, Found, Result, conclude, first_of
-from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, dead_since, turns, waits
-from slotkeeper_cli.audit.intervals import Interval, overlap_seconds
+from slotkeeper_cli.audit.check_result import MAX_EXAMPLES, CheckResult, Found, Result, first_of
+from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, dead_since, free_result, turns, waits, within
+from slotkeeper_cli.audit.intervals import overlap_seconds, weighted_steps
 from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory, label_of
 from slotkeeper_cli.formatting import count, duration, iso
 
@@ -260,11 +260,7 @@ def idle_times(history: WorkHistory, run: WholeRun, name: str) -> list[Turn]:
     used = [(each.at, sum(holder.weight for holder in each.holders.values())) for each in versions]
     limits = [(each.at, 0 if each.paused else each.limit) for each in versions]
     limits = [(-math.inf, limits[0][1]), *limits[1:]] if limits else []
-    return [
-        replace(each, began=max(each.began, history.since), ended=min(each.ended, history.now))
-        for each in turns(asking, used, limits)
-        if each.ended > history.since
-    ]
+    return within(history, turns(asking, used, limits))
 
 
 def hand_offs(history: WorkHistory, run: WholeRun, name: str) -> list[tuple[float, float]]:
@@ -276,18 +272,14 @@ def hand_offs(history: WorkHistory, run: WholeRun, name: str) -> list[tuple[floa
 
 def _free(history: WorkHistory, run: WholeRun) -> CheckResult:
     """S6, by the versions of the items. A fault that may be the cause allows more, without the time of an outage."""
-    claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
     idle = [(name, each) for name in history.names for each in idle_times(history, run, name)]
     fails = [
         f"{name}: {duration(each.seconds)} from {iso(each.began)}"
         for name, each in idle
         if _is_too_long(history, run, name, each)
     ]
-    known = sum(len(waits(history, name)) for name in history.names)
-    longest = max((each.seconds for _, each in idle), default=0.0)
-    text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
-    numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
-    return conclude("free", claim, Found(fails, history.lacks("RequestTable")), text, numbers, shown=known > 0)
+    found = Found(fails, history.lacks("RequestTable"))
+    return free_result(history, history.names, [each for _, each in idle], found)
 
 
 def _is_too_long(history: WorkHistory, run: WholeRun, name: str, idle: Turn) -> bool:
@@ -298,19 +290,7 @@ def _is_too_long(history: WorkHistory, run: WholeRun, name: str, idle: Turn) -> 
         for each in run.disturbances
         if each.process in ("", name) and each.at < idle.ended and each.until > idle.began
     ]
-    outages = [(each.at, each.until) for each in met if each.is_outage]
-    up = idle.seconds - overlap_seconds(_merged(outages), (idle.began, idle.ended))
+    outages = weighted_steps(((each.at, each.until), 1) for each in met if each.is_outage)
+    down = ((at, end) for (at, number), (end, _) in pairwise(outages) if number)
+    up = idle.seconds - overlap_seconds(down, (idle.began, idle.ended))
     return not met or up > run.disturbed
-
-
-def _merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
-    disjoint: list[Interval] = []
-    for start, end in sorted(intervals):
-        if end <= start:
-            continue
-        if disjoint and start <= disjoint[-1][1]:
-            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
-        else:
-            disjoint.append((start, end))
-    return disjoint
