@@ -80,6 +80,14 @@ def add_row(operator: Operator, request_id: str, *, sent: float, state: State = 
     return name
 
 
+def malform_row(operator: Operator, execution: str) -> Names:
+    """Write a row with a state that there is not; return its name as `row`."""
+    key = {"process_name": {"S": "sample"}, "execution": {"S": execution}}
+    row: Item = {**key, "state": {"S": "ODD"}, "ended": number(NOW + 20)}
+    operator.dynamodb.put_item(TableName=operator.outputs["RequestTableName"], Item=row)
+    return {"row": execution}
+
+
 def _record(operator: Operator, arn: str, start: float, end: float | None, status: str) -> None:
     """Let an execution have run between two times, in seconds after NOW."""
     if end is not None:
@@ -222,6 +230,15 @@ SITUATIONS = {
             "not shown  limit",
             "Not read: SlotTable: the item of process sample is malformed",
             "process repair sample",
+        ),
+        exit_code=1,
+    ),
+    "a row is malformed": _an_hour_later(
+        lambda operator: malform_row(operator, ran(operator, "a", 10.25, 20.25)),
+        "audit",
+        says=(
+            "not shown  limit",
+            "Not read: RequestTable: 1 row is malformed: request {row}: state must be one of QUEUED",
         ),
         exit_code=1,
     ),

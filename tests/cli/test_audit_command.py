@@ -293,16 +293,6 @@ def test_the_page_states_the_bound() -> None:
     assert f"at most {history_reader.MAX_CALLS:,} calls" in page
 
 
-def test_a_malformed_row_is_named(operator: Operator) -> None:
-    operator.parameters["RequestRetentionDays"] = "365"
-    name = ran(operator, "a", 10.25, 20.25)
-    key = {"process_name": {"S": "sample"}, "execution": {"S": name}}
-    row = {**key, "state": {"S": "ODD"}, "ended": {"N": str(NOW + 20)}}
-    operator.dynamodb.put_item(TableName=operator.outputs["RequestTableName"], Item=row)
-    ended = operator.run("audit", *UNTIL, "--json")
-    assert f"request {name}: state must be one of QUEUED," in ended.json["not_read"][0]["why"]
-
-
 def test_the_figures_of_a_history() -> None:
     made = figures(clean())["sample"]
     assert made["executions"] == {"SUCCEEDED": 2, "FAILED": 1, "ABORTED": 1, "RUNNING": 1}

@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.audit_lines import Audited
-from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.replay import QueuedWork, Replay, SettingsChange
-from slotkeeper_cli.unread import Search
-from slotkeeper_cli.what_if import read_recording
 from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
 from slotkeeper_cli.what_if.recording import PastRequest, Recording, recording_of
 
@@ -265,39 +258,3 @@ def test_the_settings_of_then_come_from_the_audit_log(name: str) -> None:
     made = recording_of(PROCESS, [], lines, 0.0, 100.0)
     assert (made.first, [each.fields for each in made.changes]) == (first, changes)
     assert [each[: len(doubt)] for each in made.doubts] == [doubt] * bool(doubt)
-
-
-# ------------------------------------------------------------------------------------------------------------ reading
-
-
-class StubAccount:
-    """An account whose audit log may not be read, and some of whose rows may not."""
-
-    def __init__(self, unread_rows: str = "") -> None:
-        self.stack = SimpleNamespace(parameters={"RequestRetentionDays": "7", "FailedRetentionDays": "14"})
-        self.unread_rows = unread_rows
-
-    def process(self, _name: str) -> Process:
-        return PROCESS
-
-    def history(self, search: Search, _name: str, since: float, _until: float) -> list[RequestRow]:
-        if self.unread_rows:
-            search.note_unread("RequestTable", self.unread_rows)
-        return [_row("p-a", since + 5, since + 6, since + 7)]
-
-    def audit_lines(self, _field: str, _value: str, since: float) -> Audited:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "FilterLogEvents")
-
-
-def test_a_period_is_cut_at_the_retention_and_an_unread_audit_log_is_a_doubt() -> None:
-    made = read_recording(cast(Account, StubAccount()), 0.0, 10 * 86400.0, "p")
-    assert made.since == 3 * 86400 + 5
-    cut, unread = made.doubts
-    assert cut == "the period is cut: rows are kept for 7 days after their end"
-    assert "FilterLogEvents failed with AccessDenied" in unread
-    assert unread.endswith("so the present settings are taken for those of then")
-
-
-def test_nothing_is_predicted_from_a_part_of_the_rows() -> None:
-    with pytest.raises(CommandFailed, match="the records of process p could not be read: RequestTable: too many"):
-        read_recording(cast(Account, StubAccount("too many")), 0.0, 1000.0, "p")

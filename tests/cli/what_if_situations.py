@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cli.audit_situations import add_row, audited
+from tests.cli.audit_situations import add_row, audited, malform_row
 from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Situation
 
@@ -26,7 +26,41 @@ def _limit_was_changed(operator: Operator, is_audited: bool = True) -> None:
         audited(operator, 2000, "process set-limit", process="sample", before=1, after=7)
 
 
+def _kept_for_a_day(operator: Operator) -> None:
+    _burst(20)(operator)
+    operator.parameters["RequestRetentionDays"] = "1"
+
+
+def _with_a_malformed_row(operator: Operator) -> None:
+    _burst(20)(operator)
+    malform_row(operator, "odd")
+
+
+def _without_an_audit_log(operator: Operator) -> None:
+    _burst(20)(operator)
+    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
+
+
 SITUATIONS = {
+    "the period is longer than rows are kept": Situation(
+        _kept_for_a_day,
+        "what-if sample --limit 5",
+        says=("Note: the period is cut: rows are kept for 1 day after their end",),
+        at=NOW + 200,
+    ),
+    "the audit log may not be read": Situation(
+        _without_an_audit_log,
+        "what-if sample --limit 5",
+        says=("Note: the audit log was not read completely: ", "so the present settings are taken for those of then"),
+        at=NOW + 200,
+    ),
+    "a row is malformed": Situation(
+        _with_a_malformed_row,
+        "what-if sample --limit 5",
+        says=("the records of process sample could not be read: RequestTable: 1 row is malformed",),
+        exit_code=1,
+        at=NOW + 200,
+    ),
     "a burst at one slot would wait less at five": Situation(
         _burst(20),
         "what-if sample --limit 5",
