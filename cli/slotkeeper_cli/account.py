@@ -201,9 +201,9 @@ class Account:
         """
 
         def read() -> tuple[list[RequestRow], list[UnreadSource]]:
-            reader = ProcessRows(self.control.rows, self.control.row_search, process)
-            rows = reader.history(since, until)
-            return rows, reader.search.not_read
+            own = Search()
+            reader = ProcessRows(own, self.control.rows, self.control.row_search, process)
+            return reader.history(since, until), own.not_read
 
         rows, not_read = self.kept(("history", process, since, until), read)
         search.not_read += not_read

@@ -22,19 +22,18 @@ MAX_HISTORY_CALLS = (2 + PARTS) * MAX_HISTORY_PAGES + 1 + MAX_HISTORY_PAGES
 class ProcessRows:
     """Reads the requests of a process.
 
-    Attributes:
-        search: what could not be read.
+    Args:
+        search: where what could not be read is noted.
     """
 
-    def __init__(self, rows: RequestRows, row_search: RowSearch, process: str) -> None:
-        self.search = Search()
-        self._rows, self._row_search, self._process = rows, row_search, process
+    def __init__(self, search: Search, rows: RequestRows, row_search: RowSearch, process: str) -> None:
+        self._search, self._rows, self._row_search, self._process = search, rows, row_search, process
 
     def started(self) -> list[RequestRow]:
         """The requests that have started and not ended, in the order of their grants."""
-        opened = self.search.rows(self._rows.open(self._process, MAX_HISTORY_PAGES), "open requests")
+        opened = self._search.rows(self._rows.open(self._process, MAX_HISTORY_PAGES), "open requests")
         names = ((self._process, execution) for execution, state in opened if state == "STARTED")
-        rows = self.search.rows(self._row_search.named(names), "started requests")
+        rows = self._search.rows(self._row_search.named(names), "started requests")
         return sorted((row for row in rows if row.state == "STARTED"), key=lambda row: row.granted)
 
     def history(self, since: float, until: float) -> list[RequestRow]:
@@ -42,7 +41,7 @@ class ProcessRows:
 
         What starts or ends meanwhile is in a later read.
         """
-        queued = self.search.rows(self._rows.queue(self._process, MAX_HISTORY_PAGES), "queued requests")
+        queued = self._search.rows(self._rows.queue(self._process, MAX_HISTORY_PAGES), "queued requests")
         waiting = [_row(self._process, each) for each in queued]
         found = {row.execution: row for row in [*waiting, *self.started(), *self._ended(since, until)]}
         return sorted(found.values(), key=lambda row: row.sent)
@@ -52,13 +51,13 @@ class ProcessRows:
         read = partial(self._rows.history, self._process)
         first = read(since, until, 1)
         if not first.is_cut:
-            return self.search.rows(first, "requests that have ended")
+            return self._search.rows(first, "requests that have ended")
         begin = first.rows[-1].ended or since if first.rows else since
         ends = [begin + (until - begin) * number / PARTS for number in range(PARTS + 1)]
         parts = in_parallel(lambda part: read(*part, MAX_HISTORY_PAGES), pairwise(ends))
-        found = self.search.rows(replace(first, is_cut=False), "")
+        found = self._search.rows(replace(first, is_cut=False), "")
         for at, part in zip(ends, parts, strict=False):
-            found += self.search.rows(part, f"requests that have ended since {iso(at)}")
+            found += self._search.rows(part, f"requests that have ended since {iso(at)}")
         return found
 
 

@@ -105,7 +105,8 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
         search.note_malformed(found)
     queue = read_queue(account, search, found, now) if found and "queued" in wanted else None
     queued = _queued(account, queue, limit) if queue else []
-    started = _started(account, search, process) if "started" in wanted else []
+    reader = ProcessRows(search, account.control.rows, account.control.row_search, process)
+    started = reader.started() if "started" in wanted else []
     # What has started since the queue was read.
     running = {row.execution for row in started}
     queued = [each for each in queued if each["execution"] not in running]
@@ -127,13 +128,6 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
 def _queued(account: Account, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
     starts = queue.expected_starts(account.newest_ends(queue.name).rows)
     return [each.as_dict(queue.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]]
-
-
-def _started(account: Account, search: Search, process: str) -> list[RequestRow]:
-    reader = ProcessRows(account.control.rows, account.control.row_search, process)
-    rows = reader.started()
-    search.not_read += reader.search.not_read
-    return rows
 
 
 def _ended(

@@ -21,7 +21,7 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import history_reader, judge
 from slotkeeper_cli.audit.check_result import Result
-from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.history_reader import read_history
 from slotkeeper_cli.audit.work_history import Attempt, AuditBounds, WorkHistory, WorkInterval, limit_steps
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.stack_connection import StackConnection
@@ -104,7 +104,7 @@ class AuditedWorld(SlotsWorld):
         """The history of the world until now, as it is read some seconds later."""
         now = self.now + later
         with patch.object(history_reader, "time", SimpleNamespace(time=lambda: now)):
-            read = read_history(Account(cast(StackConnection, self)), Window(BEGINNING - 60, now))
+            read = read_history(Account(cast(StackConnection, self)), BEGINNING - 60, now)
         if not self.faults and self.disturbed_at == BEGINNING:
             return read
         longer = (read.bounds.dead_holder, read.bounds.intake, read.bounds.free_slot)

@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,17 +59,10 @@ _FEWER = "Give a later --since"
 OnRead = Callable[[str, int], None]
 
 
-@dataclass(frozen=True)
-class Window:
-    """The period of a history. Seconds since the epoch."""
-
-    since: float
-    until: float
-
-
 def read_history(
     account: Account,
-    window: Window,
+    since: float,
+    until: float,
     only: str | None = None,
     on_read: OnRead = lambda _source, _number: None,
     also: Iterable[str] = (),
@@ -77,19 +70,20 @@ def read_history(
     """Read the history of one process, or of all.
 
     Args:
+        since, until: the period, in seconds since the epoch.
         on_read: receives the number of records of each page, by their source.
         also: names of processes without an item, whose rows are read too.
 
     Raises:
         NotFound: there is no such process.
     """
-    return _Reader(account, window, only, on_read).read(also)
+    return _Reader(account, since, until, only, on_read).read(also)
 
 
 class _Reader:
-    def __init__(self, account: Account, window: Window, only: str | None, on_read: OnRead) -> None:
+    def __init__(self, account: Account, since: float, until: float, only: str | None, on_read: OnRead) -> None:
         self._account, self._stack = account, account.stack
-        self._window = window
+        self._since, self._until = since, until
         self._only = only
         self._on_read = on_read
         self._search = Search()
@@ -97,27 +91,25 @@ class _Reader:
         self._now = time.time()
 
     def read(self, also: Iterable[str]) -> WorkHistory:
-        processes, window = self._processes(), self._window
+        processes, since = self._processes(), self._since
         listed = self._attempts()
         names = {*processes, *(each.process for each in listed), *also} - {""}
         # An execution ends later than its row.
         ended = {each.execution for each in listed}
         rows = [
             each
-            for each in self._rows(names, window.since - _EARLIER)
-            if each.ended is None or each.ended >= window.since or each.execution in ended
+            for each in self._rows(names, since - _EARLIER)
+            if each.ended is None or each.ended >= since or each.execution in ended
         ]
         listed += self._unlisted(processes, rows, ended)
         by_execution = {each.execution: each for each in rows}
         attempts = [
-            replace(each, row=by_execution.get(each.execution)) for each in listed if each.started <= window.until
+            replace(each, row=by_execution.get(each.execution)) for each in listed if each.started <= self._until
         ]
         acts = self._acts()
         work = self._work(processes, attempts, acts)
         not_read, bounds = self._search.not_read, self._bounds()
-        return WorkHistory(
-            window.since, window.until, self._now, processes, attempts, work, rows, acts, not_read, bounds
-        )
+        return WorkHistory(since, self._until, self._now, processes, attempts, work, rows, acts, not_read, bounds)
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)
@@ -150,7 +142,7 @@ class _Reader:
         """The rows of these processes that had not ended at a time. Malformed ones are not read."""
         given = (self._stack.parameters.get(f"{each}RetentionDays") for each in ("Request", "Failed"))
         kept = min(int(days or 30) for days in given)
-        if self._window.since < self._now - kept * _DAY:
+        if self._since < self._now - kept * _DAY:
             self._search.note_unread(REQUESTS, f"rows are kept for {count(kept, 'day')} after their end. {_FEWER}")
         found: list[RequestRow] = []
         for name in sorted(names):
@@ -181,7 +173,7 @@ class _Reader:
         """The executions that run, or have ended in the period or after it, without their rows."""
         listed = self._search.try_read(
             EXECUTIONS,
-            lambda: self._listed(self._stack.outputs["WorkflowArn"], EXECUTIONS, self._window.since),
+            lambda: self._listed(self._stack.outputs["WorkflowArn"], EXECUTIONS, self._since),
             list[Mapping[str, Any]](),
         )
         return [
@@ -194,7 +186,7 @@ class _Reader:
             )
             for each in listed
             if self._concerns(process_of_execution(each["name"]))
-            and ("stopDate" not in each or each["stopDate"].timestamp() >= self._window.since)
+            and ("stopDate" not in each or each["stopDate"].timestamp() >= self._since)
         ]
 
     def _unlisted(
@@ -203,7 +195,7 @@ class _Reader:
         """The executions of holders and rows that the lists do not contain."""
         names = {name for each in processes.values() for name in executions_of(each)}
         if not self._search.missing(EXECUTIONS):
-            names |= {each.execution for each in rows if must_be_listed(each, self._window.until)}
+            names |= {each.execution for each in rows if must_be_listed(each, self._until)}
         chosen = sorted(names - listed)
         if len(chosen) > MAX_DESCRIBED:
             why = f"of {len(chosen):,} that rows or holders name, and the lists do not, {MAX_DESCRIBED} were read"
@@ -268,7 +260,7 @@ class _Reader:
         targets |= {holder.target for each in processes.values() for holder in each.holders.values()}
         targets |= {str(each.fields.get("target", "")) for each in acts if each.action == "process add"}
         known = {each.execution for each in attempts}
-        reach = min([self._window.since, *(each.started for each in attempts)]) - CLOCK_DIFFERENCE_SECONDS
+        reach = min([self._since, *(each.started for each in attempts)]) - CLOCK_DIFFERENCE_SECONDS
         found: list[WorkInterval] = []
         for target in sorted(targets - {"", NO_TARGET}):
             if kind_of(target) is STATE_MACHINE:
@@ -276,9 +268,7 @@ class _Reader:
             else:
                 found += self._search.try_read(GLUE_RUNS, partial(self._runs, target, reach), list[WorkInterval]())
         return [
-            each
-            for each in found
-            if each.started <= self._window.until and (each.execution in known or not each.execution)
+            each for each in found if each.started <= self._until and (each.execution in known or not each.execution)
         ]
 
     def _runs(self, job: str, reach: float) -> list[WorkInterval]:
@@ -288,13 +278,13 @@ class _Reader:
         return [_run(each) for each in runs if "StartedOn" in each]
 
     def _children(self, machine: str) -> list[WorkInterval]:
-        return [_child(each) for each in self._listed(machine, CHILDREN, self._window.since - _EARLIER)]
+        return [_child(each) for each in self._listed(machine, CHILDREN, self._since - _EARLIER)]
 
     # ----------------------------------------------------------------------------------------------------------- logs
 
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
-        since = self._window.since - _EARLIER
+        since = self._since - _EARLIER
         read = self._search.try_read("AuditLogGroup", lambda: self._account.audit_lines(since=since), Audited([]))
         if not read.is_complete:
             why = f"it has too many lines: only the oldest were read. {_FEWER}"

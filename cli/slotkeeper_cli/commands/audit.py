@@ -14,11 +14,11 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.check_result import CheckResult, Result
 from slotkeeper_cli.audit.figures import figures
-from slotkeeper_cli.audit.history_reader import MAX_CALLS, Window, read_history
+from slotkeeper_cli.audit.history_reader import MAX_CALLS, read_history
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
-from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.look.pages import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
@@ -53,38 +53,35 @@ def show_audit(
     ] = None,
 ) -> None:
     """Show whether the limit held. `HELP` is the text of --help."""
-    window = _window(since, until, time.time())
+    now = time.time()
+    start, end = period(since, until, now)
+    if start < now - MAX_PERIOD:
+        raise typer.BadParameter(f"--since ({iso(start)}) is too early: Step Functions keeps executions for 90 days")
     context = current_context()
     with context.out.counting() as on_read:
-        history = read_history(Account(context.stack), window, process, on_read)
+        history = read_history(Account(context.stack), start, end, process, on_read)
     results = judge(history)
     if html is not None:
         write_page(html, audit_page(history, results, context.stack.name))
         context.out.note(f"The page is in {html}.")
     data = {
         "stack": context.stack.name,
-        "since": iso(window.since),
-        "until": iso(window.until),
+        "since": iso(start),
+        "until": iso(end),
         "checks": [each.as_dict() for each in results],
         "figures": figures(history),
         "not_read": [each.as_dict() for each in history.not_read],
     }
-    context.out.result(data, lambda console: _render(console, data, results, window))
+    context.out.result(data, lambda console: _render(console, data, results))
     if failed := [each.id for each in results if each.result is Result.FAILS]:
         raise ProblemsFound(f"{count(len(failed), 'check fails', 'checks fail')}: {', '.join(failed)}")
     if history.not_read:
         raise CommandFailed("not all could be read, so some checks are not shown: see what could not be read above")
 
 
-def _window(since: str, until: str, now: float) -> Window:
-    start, end = period(since, until, now)
-    if start < now - MAX_PERIOD:
-        raise typer.BadParameter(f"--since ({iso(start)}) is too early: Step Functions keeps executions for 90 days")
-    return Window(start, end)
-
-
-def _render(console: Console, data: dict[str, Any], results: list[CheckResult], window: Window) -> None:
-    period = f"{local_time(window.since)} to {local_time(window.until)} ({duration(window.until - window.since)})"
+def _render(console: Console, data: dict[str, Any], results: list[CheckResult]) -> None:
+    since, until = seconds(data["since"]), seconds(data["until"])
+    period = f"{local_time(since)} to {local_time(until)} ({duration(until - since)})"
     console.print(f"Stack {data['stack']}, {period}, by AWS's records")
     console.print()
     for each in results:

@@ -13,7 +13,7 @@ from slotkeeper_cli.attention import CHECKS, attention
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import history_timeline
 from slotkeeper_cli.audit.figures import figures
-from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.history_reader import read_history
 from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.health_checks import examine
@@ -110,7 +110,7 @@ class PageReadings:
 
         def read() -> Data:
             now = time.time()
-            history = read_history(self.account, Window(now - hours * HOUR, now), name)
+            history = read_history(self.account, now - hours * HOUR, now, name)
             return {
                 "checks": [each.as_dict() for each in judge(history)],
                 "figures": figures(history).get(name),

@@ -17,7 +17,7 @@ from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit.check_result import CheckResult
-from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.history_reader import read_history
 from slotkeeper_cli.audit.work_history import AuditBounds, WorkHistory
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
@@ -72,9 +72,9 @@ def read(
     At least one message must have been sent.
     """
     stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
-    window = Window(min(each.at for each in run.sendings), time.time())
+    since = min(each.at for each in run.sendings)
     also = {process_of_execution(each.execution) for each in run.sendings}
-    history = read_history(Account(stack), window, process, also=also)
+    history = read_history(Account(stack), since, time.time(), process, also=also)
     dead_letters = [
         RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
         for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000).messages
