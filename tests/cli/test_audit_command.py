@@ -28,39 +28,27 @@ SINCE = ("--since", datetime.fromtimestamp(NOW, UTC).isoformat(), "--until")
 UNTIL = (*SINCE, datetime.fromtimestamp(NOW + 3600, UTC).isoformat())
 
 
-def _denied(_: dict[str, Any]) -> dict[str, Any]:
-    return {"Error": ERROR}
-
-
 DENIED = {
-    "GetJobRuns": ("glue", "Glue runs", ["limit", "once", "freed"]),
-    "ListExecutions": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed"]),
-    "DescribeExecution": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed"]),
-    "Query": ("dynamodb", "RequestTable", ["limit", "accounted", "once", "order", "free"]),
-    "FilterLogEvents": ("logs", "AuditLogGroup", ["limit", "free"]),
-    "Scan": ("dynamodb", "SlotTable", ["limit", "once", "freed", "free"]),
+    "GetJobRuns": ("glue", "Glue runs"),
+    "ListExecutions": ("stepfunctions", "executions"),
+    "DescribeExecution": ("stepfunctions", "executions"),
+    "Query": ("dynamodb", "RequestTable"),
+    "FilterLogEvents": ("logs", "AuditLogGroup"),
+    "Scan": ("dynamodb", "SlotTable"),
 }
 
 
-@pytest.mark.parametrize(("call", "denied"), DENIED.items(), ids=DENIED)
-def test_without_a_permission_no_check_that_needs_it_holds(
-    operator: Operator, call: str, denied: tuple[str, str, list[str]]
-) -> None:
+@pytest.mark.parametrize(("call", "service", "source"), [(call, *of) for call, of in DENIED.items()], ids=DENIED)
+def test_what_may_not_be_read_is_named(operator: Operator, call: str, service: str, source: str) -> None:
     operator.parameters["RequestRetentionDays"] = "365"
-    service, source, checks = denied
-    ran(operator, "a", 10.25, 20.25, "ABORTED")
-    ran(operator, "b", 30.25, 40.25)
+    ran(operator, "a", 10.25, 20.25)
     if call == "DescribeExecution":
         add_row(operator, "c", state="STARTED", sent=3000, started=3000)  # it is in no list of executions
-    with StubbedCalls(service, {call: _denied}):
+    with StubbedCalls(service, {call: lambda _: {"Error": ERROR}}):
         ended = operator.run("audit", *UNTIL, "--json")
     assert ended.exit_code == 1, ended.stdout
     assert "some checks are not shown" in ended.stderr
-    assert source in [each["source"] for each in ended.json["not_read"]]
-    assert any("AccessDenied" in each["why"] for each in ended.json["not_read"])
-    assert {each["id"]: each["result"] for each in ended.json["checks"] if each["id"] in checks} == dict.fromkeys(
-        checks, "not shown"
-    )
+    assert "AccessDenied" in {each["source"]: each["why"] for each in ended.json["not_read"]}[source]
 
 
 # ------------------------------------------------------------------------------------------------ many executions

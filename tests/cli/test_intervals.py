@@ -61,29 +61,9 @@ def test_the_higher_priority_has_the_turn_and_then_the_earlier_message() -> None
     assert [turn.started for turn in found] == [False, True, True, True, True]
 
 
-def test_a_head_that_does_not_fit_keeps_all_others_out() -> None:
-    heavy = asking("heavy", 0, 6, priority="high", weight=3, sequence=1)
-    behind, normal = asking("behind", 0, 8, priority="high", sequence=2), asking("normal", 0, 9)
-    found = turns([heavy, behind, normal], [(0, 2), (5, 1)], OPEN)
-    assert shown(found) == [("heavy", 5, 6), ("behind", 6, 8), ("normal", 8, 9)]
-
-
 def test_a_head_above_the_limit_keeps_no_other_out_until_the_limit_is_raised() -> None:
     blocked = asking("blocked", 0, 7, priority="high", weight=5, sequence=1)
     behind, normal = asking("behind", 0, 4, priority="high", sequence=2), asking("normal", 0, 9)
     found = turns([blocked, behind, normal], [(0, 0)], [*OPEN, (6, 5)])
     assert shown(found) == [("behind", 0, 4), ("normal", 4, 6), ("blocked", 6, 7), ("normal", 7, 9)]
     assert [turn.after_release for turn in found] == [False, False, True, False]
-
-
-@pytest.mark.parametrize(("held", "released"), [([(0, 4), (3, 3)], True), ([(0, 0)], False)])
-def test_a_turn_after_a_release_differs_from_one_with_slots_free_all_the_time(
-    held: list[tuple[float, int]], released: bool
-) -> None:
-    (turn,) = turns([asking("r", 1, 5)], held, OPEN)
-    assert (turn.after_release, turn.seconds) == (released, 2 if released else 4)
-
-
-def test_a_request_that_never_starts_has_a_turn_without_end() -> None:
-    (turn,) = turns([Asking("r", "0#1", 1, 1.0, math.inf, started=False)], [(0, 0)], OPEN)
-    assert (turn.ended, turn.started) == (math.inf, False)

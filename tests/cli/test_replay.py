@@ -47,12 +47,6 @@ NEVER = math.inf
     ("found", "expected"),
     [
         pytest.param(starts((0, 10), (0, 4), (0, 3), (1, 5), (20, 1), limit=2), [0, 0, 4, 7, 20], id="in order"),
-        pytest.param(starts((0, 10), (1, 10, 2, 1), (2, 10, 1, 1), (3, 10, 0, 1)), [0, 30, 20, 10], id="by priority"),
-        pytest.param(
-            starts((0, 10), (0, 20), (1, 5, 0, 2), (2, 1, 2, 1), limit=2),
-            [0, 0, 20, 25],
-            id="slots are collected for a heavy request",
-        ),
         pytest.param(starts((0, 1, 1, 3), (1, 1), limit=2), [NEVER, 1], id="a blocked one keeps back no other"),
         pytest.param(
             starts((0, 9, 1, 3), (1, 1), limit=2, changes=[SettingsChange(4, {"slot_limit": 3})]),
@@ -63,9 +57,6 @@ NEVER = math.inf
             starts((0, 1), (0, 1), (0, 30), (0, 1), (300, 1), limit=5, rate=Rate(6, 60, 2)),
             [0, 0, 10, 20, 300],
             id="a rate delays starts although slots are free",
-        ),
-        pytest.param(
-            starts((0, 1), (0, 1), (0, 1), limit=5, rate=Rate(1, 3600)), [0, 3600, 7200], id="a rate of an hour"
         ),
         pytest.param(starts((0, 10), (6, 1), (7, 1), changes=PAUSE), [0, 30, 31], id="a pause"),
         pytest.param(
