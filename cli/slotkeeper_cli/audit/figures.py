@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slotkeeper_cli.audit.free_slot_checks import idle_times, waits
-from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, rounded, spread
+from slotkeeper_cli.audit.intervals import Interval, rounded, spread, utilization
 from slotkeeper_cli.audit.work_history import Attempt, WorkHistory, limit_steps
 
 
@@ -34,6 +33,7 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
     attempts = [each for each in history.by_process.get(name, []) if each.stopped is None or each.stopped >= since]
     waited = {row.execution: end - at for row, (at, end) in waits(history, name)}
     priorities = sorted({each.priority for each in attempts if each.priority is not None})
+    used = ((span, history.weight(each.execution)) for each, span in held(history, attempts))
     return {
         "executions": dict(Counter(each.status for each in attempts).most_common()),
         "priorities": {
@@ -45,7 +45,7 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
         },
         "wait": _wait(waited, attempts),
         "free_slot": spread([each.seconds for each in idle_times(history, name)], p50=0.5, p90=0.9, p99=0.99),
-        "utilization": _utilization(history, name, attempts, window),
+        "utilization": rounded(utilization(used, limit_steps(history, name).steps, window)),
     }
 
 
@@ -64,16 +64,3 @@ def held(history: WorkHistory, attempts: Sequence[Attempt]) -> list[tuple[Attemp
             end = min(history.last_work.get(each.execution) or each.stopped or history.now, history.now)
         spans.append((each, (each.started, max(each.started, end))))
     return spans
-
-
-def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:
-    capacity = 0.0
-    for at, end, limit in limit_steps(history, name).intervals:
-        length = overlap_seconds([(at, end)], window)
-        if length and limit is None:
-            return None
-        capacity += length * (limit or 0)
-    used = math.fsum(
-        overlap_seconds([span], window) * history.weight(each.execution) for each, span in held(history, attempts)
-    )
-    return rounded(used / capacity) if capacity else None

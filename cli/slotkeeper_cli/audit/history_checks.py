@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -60,18 +60,14 @@ def never_above(history: WorkHistory) -> CheckResult:
             if peak := _peak(history, name, kind, ran, limits, found):
                 peaks.setdefault(name, {})[kind] = peak
     others = Counter(each.kind for each in history.work if not each.execution)
-    text = [
-        f"{name}: at most {peak['weight']:,} of {_limit_text(peak['limit'])} ({_plural(kind)})"
-        for name, of in peaks.items()
-        for kind, peak in of.items()
-    ]
+    text = []
+    for name, of in peaks.items():
+        for kind, peak in of.items():
+            limit = "an unknown limit" if peak["limit"] is None else f"{peak['limit']:,}"
+            text.append(f"{name}: at most {peak['weight']:,} of {limit} ({_plural(kind)})")
     text += [f"{count(number, kind)} not started by Slotkeeper" for kind, number in others.items()]
     numbers = {"processes": peaks, "not_started_by_slotkeeper": dict(others)}
     return conclude("limit", claim, found, "; ".join(text) or "nothing ran", numbers, shown=bool(peaks))
-
-
-def _limit_text(limit: int | None) -> str:
-    return "an unknown limit" if limit is None else f"{limit:,}"
 
 
 def _plural(kind: str) -> str:
@@ -86,16 +82,13 @@ def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
             found[each.process][each.kind].append((each.certain(history.now), each))
     for kinds in found.values():
         if len(kinds) > 1:
+            margins = {GLUE_RUN: CLOCK_DIFFERENCE_SECONDS}  # its clock is another one
             kinds[BOTH_KINDS] = [
-                (_by_other_clocks(span) if each.kind == GLUE_RUN else span, each)
-                for ran in list(kinds.values())
-                for span, each in ran
+                ((start + margins.get(kind, 0.0), end - margins.get(kind, 0.0)), each)
+                for kind, ran in list(kinds.items())
+                for (start, end), each in ran
             ]
     return found
-
-
-def _by_other_clocks(span: Interval) -> Interval:
-    return span[0] + CLOCK_DIFFERENCE_SECONDS, span[1] - CLOCK_DIFFERENCE_SECONDS
 
 
 def _peak(
@@ -111,7 +104,8 @@ def _peak(
         weight = sum(history.weight(each.execution) for each in active)
         limit = lowest
         if lowest is None or weight > min(lowest, best.get("weight", 0)):
-            last = max(_admitted_by(history, one) for one in active)
+            # By these instants their requests had been admitted.
+            last = max(history.by_execution.get(one.execution, one).started for one in active)
             limit = limits.most(last - history.bounds.reservation, last)
         if weight > best.get("weight", 0):
             best = {"weight": weight, "limit": limit, "at": iso(at), "count": len(active)}
@@ -137,12 +131,6 @@ def _starts(ran: Sequence[_Ran]) -> Iterator[tuple[float, list[WorkInterval]]]:
             yield at, list(active.values())
         else:
             del active[number]
-
-
-def _admitted_by(history: WorkHistory, work: WorkInterval) -> float:
-    """An instant by which its request had been admitted."""
-    attempt = history.by_execution.get(work.execution)
-    return attempt.started if attempt else work.started
 
 
 def _above(
@@ -196,7 +184,8 @@ def _differs(history: WorkHistory, row: RequestRow) -> str:
     """
     attempt = history.by_execution.get(row.execution)
     if attempt is None:
-        is_missing = must_be_listed(row, history.until) and history.now - _last(row) > history.bounds.dead_holder
+        last = row.ended or row.started or row.sent
+        is_missing = must_be_listed(row, history.until) and history.now - last > history.bounds.dead_holder
         return "Step Functions has no execution of it" if is_missing else ""
     is_of_another = attempt.started < row.sent  # the request was rejected, since its name was taken
     if attempt.stopped is None or not attempt.is_closed or is_of_another:
@@ -205,10 +194,6 @@ def _differs(history: WorkHistory, row: RequestRow) -> str:
     if row.ended is None:
         return at if history.now - attempt.stopped > history.bounds.dead_holder else ""
     return at if attempt.status == "SUCCEEDED" and row.state not in ("SUCCEEDED", "REDRIVEN") else ""
-
-
-def _last(row: RequestRow) -> float:
-    return row.ended or row.started or row.sent
 
 
 def never_again(history: WorkHistory) -> CheckResult:
@@ -232,7 +217,10 @@ def never_again(history: WorkHistory) -> CheckResult:
                 )
             elif later.certain(history.now)[0] < earlier.certain(history.now)[1]:
                 found.fails.append(f"{execution}: two {kind}s ran at {iso(later.started)}")
-    for rows in _attempts(history):
+    attempts: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
+    for row in sorted(history.rows, key=lambda each: each.attempt):
+        attempts[row.process, row.request_id].append(row)
+    for rows in attempts.values():
         done: RequestRow | None = None
         for row in rows:
             if done and row.started and row.message_id in ("", done.message_id):
@@ -246,11 +234,3 @@ def never_again(history: WorkHistory) -> CheckResult:
     text = f"{succeeded:,} succeeded; {count(repeated, 'further run')} of an execution after one without success"
     numbers = {"succeeded": succeeded, "further_runs": repeated}
     return conclude("once", claim, found, text, numbers, shown=succeeded > 0)
-
-
-def _attempts(history: WorkHistory) -> Iterable[list[RequestRow]]:
-    """The rows of each request id, in the order of the attempts."""
-    found: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
-    for row in sorted(history.rows, key=lambda each: each.attempt):
-        found[row.process, row.request_id].append(row)
-    return found.values()

@@ -55,3 +55,21 @@ def spread(values: Sequence[float], **shares: float) -> dict[str, float | int | 
 def overlap_seconds(intervals: Iterable[Interval], window: Interval) -> float:
     """The sum of the intervals' parts inside the window."""
     return math.fsum(max(0.0, min(end, window[1]) - max(start, window[0])) for start, end in intervals)
+
+
+def utilization(
+    used: Iterable[tuple[Interval, int]], limits: Sequence[tuple[float, int | None]], window: Interval
+) -> float | None:
+    """The share of the offered slot-seconds that was used; None if none was offered, or a limit is not known.
+
+    Args:
+        used: in which time how much weight was in use.
+        limits: (instant, limit from then on), by time.
+    """
+    offered = 0.0
+    for (at, limit), end in zip(limits, [*(at for at, _ in limits[1:]), math.inf], strict=True):
+        length = overlap_seconds([(at, end)], window)
+        if length and limit is None:
+            return None
+        offered += length * (limit or 0)
+    return math.fsum(overlap_seconds([span], window) * weight for span, weight in used) / offered if offered else None

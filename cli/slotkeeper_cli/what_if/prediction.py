@@ -21,7 +21,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper_cli.audit.intervals import overlap_seconds, percentile, rounded, spread, weighted_steps
+from slotkeeper_cli.audit.intervals import percentile, rounded, spread, utilization, weighted_steps
 from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, SettingsChange
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
@@ -251,23 +251,20 @@ def _course(recording: Recording, lengths: Mapping[str, float], observed: _Obser
 
 def _course_of(recording: Recording, starts: Mapping[str, float], ends: Mapping[str, float]) -> Course:
     """The course of the requests that have a start, which is infinite if they wait."""
-    window, limits = (recording.since, recording.until), recording.limits
-    parts = zip(limits, [*(at for at, _ in limits[1:]), math.inf], strict=True)
-    offered = math.fsum(limit * overlap_seconds([(at, end)], window) for (at, limit), end in parts)
-    waited, used = list[tuple[float, float]](), 0.0
+    waited, used = list[tuple[float, float]](), list[tuple[tuple[float, float], int]]()
     for each in recording.requests:
         start = starts.get(each.execution, -math.inf)
         if start >= recording.since:
             waited.append((each.sent, start))
         if each.execution in starts:
-            used += each.weight * overlap_seconds([(start, ends[each.execution])], window)
+            used.append(((start, ends[each.execution]), each.weight))
     queue = weighted_steps((wait, 1) for wait in waited)
     return Course(
         starts,
         [start - sent for sent, start in waited],
         len(recording.requests) - len(starts),
         max((number for _, number in queue), default=0),
-        used / offered if offered else None,
+        utilization(used, recording.limits, (recording.since, recording.until)),
     )
 
 
