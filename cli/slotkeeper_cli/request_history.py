@@ -64,27 +64,12 @@ def history(
         "process": process,
         "since": iso(since),
         "until": iso(until),
-        "requests": [_past(row, now) for row in rows],
+        "requests": [_row(row, now) for row in rows],
         "outcomes": dict(Counter(state_of(row.state) for row in rows)),
         "started": len(waits),
         "median_wait_seconds": round(median(waits)) if waits else None,
         "longest_wait_seconds": round(max(waits)) if waits else None,
         "not_read": [each.as_dict() for each in search.not_read],
-    }
-
-
-def _past(row: RequestRow, now: float) -> dict[str, Any]:
-    times = {"sent": row.sent, "started": row.started, "ended": row.ended}
-    start = row.started or row.ended or now
-    return {
-        "request_id": row.request_id,
-        "attempt": row.attempt or None,
-        "execution": row.execution if row.started else None,
-        "outcome": state_of(row.state),
-        "code": row.code or None,
-        **{name: None if moment is None else iso(moment) for name, moment in times.items()},
-        "waited_seconds": max(0, round(start - row.sent)),
-        "ran_seconds": None if row.started is None else max(0, round((row.ended or now) - row.started)),
     }
 
 
@@ -142,9 +127,16 @@ def _ended(
 
 
 def _row(row: RequestRow, now: float) -> dict[str, Any]:
-    since = row.ended or row.started or row.sent
-    shown = {"request_id": row.request_id, **attempt_as_dict(row)}
-    return shown | {"position": None, "since": iso(since), "age_seconds": int(now - since)}
+    since, start = row.ended or row.started or row.sent, row.started or row.ended or now
+    return {
+        "request_id": row.request_id,
+        **attempt_as_dict(row),
+        "position": None,
+        "since": iso(since),
+        "age_seconds": int(now - since),
+        "waited_seconds": max(0, round(start - row.sent)),
+        "ran_seconds": None if row.started is None else max(0, round((row.ended or now) - row.started)),
+    }
 
 
 def _listed_as(state: State) -> ListedState:

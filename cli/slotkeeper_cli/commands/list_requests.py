@@ -102,8 +102,8 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
             "request": [each["request_id"] for each in requests],
             f"sent ({zones})": [f"{moment:%m-%d %H:%M:%S}" for moment in sent],
             "waited": [duration(each["waited_seconds"]) for each in requests],
-            "started": [_time(each["started"], moment) for each, moment in zip(requests, sent, strict=True)],
-            "ended": [_time(each["ended"], moment) for each, moment in zip(requests, sent, strict=True)],
+            "started": [_time(each.get("started"), moment) for each, moment in zip(requests, sent, strict=True)],
+            "ended": [_time(each.get("ended"), moment) for each, moment in zip(requests, sent, strict=True)],
             "outcome": [_outcome(each) for each in requests],
         }
         _print_columns(console, columns)
@@ -119,7 +119,7 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
 
 def _outcome(request: dict[str, Any]) -> str:
     """How it ended; with its code, if that states more."""
-    outcome, code = request["outcome"], request["code"] or ""
+    outcome, code = request["state"], request.get("code", "")
     return f"{outcome} ({code})" if code.casefold() not in ("", outcome.replace(" ", "")) else outcome
 
 
