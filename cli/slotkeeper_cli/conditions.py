@@ -6,7 +6,6 @@ This is the only place of these words, so that all commands and the console give
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from slotkeeper.next_step import next_step
@@ -25,37 +24,27 @@ from slotkeeper.slots.plan import (
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.formatting import count, iso
 
+Condition = dict[str, Any]  # of a start, that fails, as JSON shows it
 
-@dataclass(frozen=True)
-class Condition:
+
+def failing(name: str, text: str, ends_by: str = "", **values: Any) -> Condition:
     """A condition of a start that fails.
 
     Args:
-        name: for programs: `starting`, `next`, `pause`, `limit`, `slots`, `rate`, `holders`, `queue`, `too late`,
-            `skip`, `target`, `event source` or `malformed process`; of the worker `breaker`, `concurrency` or `budget`.
+        name: for programs, as docs/json.md lists them.
         text: for people, with the values.
-        values: the numbers and names in the text.
         ends_by: the command that ends it; empty if it ends without an operator.
+        values: the numbers and names in the text.
     """
-
-    name: str
-    text: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    ends_by: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The condition as JSON shows it."""
-        return {"condition": self.name, "text": self.text, **self.values} | (
-            {"ends_by": self.ends_by} if self.ends_by else {}
-        )
+    return {"condition": name, "text": text, **values} | ({"ends_by": ends_by} if ends_by else {})
 
 
-CAN_START = Condition("next", "it can start, and a dispatch is about to start it")
+CAN_START = failing("next", "it can start, and a dispatch is about to start it")
 LEAVES = {
-    "SKIPPED": Condition("skip", "it cannot start now, and is about to be skipped"),
-    "TOO_LATE": Condition("too late", "its start_before has passed, and it is about to end as too late"),
+    "SKIPPED": failing("skip", "it cannot start now, and is about to be skipped"),
+    "TOO_LATE": failing("too late", "its start_before has passed, and it is about to end as too late"),
 }
-LEASES_ONLY = Condition("target", "the process is for leases only: it runs no request, and rejects those that are sent")
+LEASES_ONLY = failing("target", "the process is for leases only: it runs no request, and rejects those that are sent")
 
 
 def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str, str]) -> Condition:
@@ -67,30 +56,30 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
     """
     match reason:
         case Starting():
-            return Condition("starting", "a slot is reserved for it, and its workflow is being started")
+            return failing("starting", "a slot is reserved for it, and its workflow is being started")
         case NextRound():
             return CAN_START
         case InPause():
-            return Condition("pause", "the process is paused", {}, next_step("process resume", process.name))
+            return failing("pause", "the process is paused", next_step("process resume", process.name))
         case Stopped():
             raised = next_step("process set-limit", process.name, process.default_weight)
-            return Condition("limit", "the process has no slots", {"slot_limit": 0}, raised)
+            return failing("limit", "the process has no slots", raised, slot_limit=0)
         case Blocked(weight, slot_limit):
             text = f"blocked: weight {weight} above the limit {slot_limit}"
             raised = next_step("process set-limit", process.name, weight)
-            return Condition("limit", text, {"weight": weight, "slot_limit": slot_limit}, raised)
+            return failing("limit", text, raised, weight=weight, slot_limit=slot_limit)
         case NoRoom(weight, room):
             return _occupied(process, weight, room)
         case TooManyHolders(most):
             text = f"the process has {len(process.holders)} holders, which is the maximum"
-            return Condition("holders", text, {"holders": len(process.holders), "maximum": most})
+            return failing("holders", text, holders=len(process.holders), maximum=most)
         case TooEarly(due):
             left = max(0.0, due / 1000 - now)
             text = f"the rate of {process.rate} permits the next start in {left:.1f} s"
-            return Condition("rate", text, {"rate": str(process.rate), "due": iso(due / 1000)})
+            return failing("rate", text, rate=str(process.rate), due=iso(due / 1000))
         case Behind(first):
             request_id = ids.get(first, first)
-            return Condition("queue", f"behind {request_id}, which is next", {"first": request_id})
+            return failing("queue", f"behind {request_id}, which is next", first=request_id)
 
 
 def _occupied(process: Process, weight: int, room: int) -> Condition:
@@ -101,24 +90,23 @@ def _occupied(process: Process, weight: int, room: int) -> Condition:
         text = f"{in_use} of {count(process.slot_limit, 'slot')} in use"
     if taken := process.room - room:
         text += f", and {taken} for requests before it, which can start"
-    values = {"weight": weight, "slots_in_use": in_use, "slot_limit": process.slot_limit}
-    values |= {"holders": len(process.holders)}
-    if process.slots_in_use <= process.held_weight:
-        return Condition("slots", text, values)
-    text += f", by a counter that is {process.slots_in_use - process.held_weight} too high"
-    values["held_weight"] = process.held_weight
-    return Condition("slots", text, values, next_step("stack reconcile", process.name))
+    values: dict[str, Any] = {"weight": weight, "slots_in_use": in_use, "slot_limit": process.slot_limit}
+    values["holders"] = len(process.holders)
+    if process.slots_in_use > process.held_weight:
+        text += f", by a counter that is {process.slots_in_use - process.held_weight} too high"
+        values |= {"held_weight": process.held_weight, "ends_by": next_step("stack reconcile", process.name)}
+    return failing("slots", text, **values)
 
 
 def malformed_process(error: MalformedProcess) -> Condition:
     """The condition that the item of a process can be read."""
     text = f"the item of process {error.process} is malformed, so no request of it starts: {error}"
-    return Condition("malformed process", text, {"error": str(error)}, next_step("process repair", error.process))
+    return failing("malformed process", text, next_step("process repair", error.process), error=str(error))
 
 
 def because(conditions: Sequence[Condition]) -> str:
     """Why a request has not started, as one text."""
-    return "; ".join(each.text for each in conditions)
+    return "; ".join(each["text"] for each in conditions)
 
 
 def stopped_event_source(queue: str, mappings: Sequence[Mapping[str, Any]]) -> list[Condition]:
@@ -128,14 +116,16 @@ def stopped_event_source(queue: str, mappings: Sequence[Mapping[str, Any]]) -> l
         mappings: the queue's event source mappings (Lambda API Reference, EventSourceMappingConfiguration).
     """
     if not mappings:
-        return [Condition("event source", f"no function receives messages of {queue}: deploy the stack again")]
+        return [failing("event source", f"no function receives messages of {queue}: deploy the stack again")]
     stopped = [each for each in mappings if each["State"] in ("Disabling", "Disabled")]
     return [
-        Condition(
+        failing(
             "event source",
             f"no function receives messages of {queue}: its event source mapping is {each['State']}",
-            {"queue": queue, "state": each["State"], "uuid": each["UUID"]},
             f"aws lambda update-event-source-mapping --enabled --uuid {each['UUID']}",
+            queue=queue,
+            state=each["State"],
+            uuid=each["UUID"],
         )
         for each in stopped
     ]

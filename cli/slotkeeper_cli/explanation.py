@@ -98,7 +98,7 @@ def explain_process(account: Account, name: str) -> dict[str, Any]:
     with_new, unaccepted = queue.with_request(), reader.note("RequestQueue", _SECONDS)
     lease = queue.with_lease().find()
     is_known = isinstance(queue.process, Process)
-    reasons = [each.as_dict() for each in lease.reasons if each.name != "next"] if lease and is_known else []
+    reasons = [each for each in lease["reasons"] if each["condition"] != "next"] if lease and is_known else []
     return {
         "process": name,
         **explain_new(with_new, reader.expected_starts(with_new), stopped, unaccepted),
@@ -121,13 +121,13 @@ def queue_of(account: Account, name: str) -> dict[str, Any]:
     queue = reader.queue_of(name)
     doorbell = reader.stopped("DispatchQueue") if queue.requests else []
     starts = {} if doorbell else reader.expected_starts(queue)
-    requests = [each.as_dict(reader.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests]
+    requests = [each | {"expected_start": starts.get(each["execution"])} for each in queue.requests]
     return {
         "process": name,
         "at": iso(reader.now),
         "queued": len(requests),
         "is_cut": queue.is_cut,
-        "event_source": [each.as_dict() for each in doorbell],
+        "event_source": doorbell,
         "requests": requests,
         "not_read": reader.not_read,
     }
@@ -251,7 +251,7 @@ class _Reader:
         number = sum(message_counts(queues.get(queue, {})).values())
         if number:
             stopped = [] if queue in DEAD_LETTER_QUEUES else self.stopped(queue)
-            why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped) or why
+            why = "; ".join(f"{each['text']}: {each.get('ends_by', '')}" for each in stopped) or why
             self.search.not_read.append(UnreadSource(queue, why, number))
         return number
 
@@ -295,7 +295,7 @@ class _Reader:
         """The conditions of the downstream of a work request that fail."""
         name = row.downstream or DEFAULT
 
-        def failing() -> list[Condition]:
+        def read() -> list[Condition]:
             control = DownstreamControl(self._account.stack)
             health = control.healths.get(name, Health())
             if isinstance(health, MalformedHealth):
@@ -303,4 +303,4 @@ class _Reader:
                 return []
             return downstream_conditions(details(name, health, control.settings(name), self.now), self.now)
 
-        return self.search.try_read("DownstreamTable", failing, [])
+        return self.search.try_read("DownstreamTable", read, [])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.plan import Behind, Blocked, Starting, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.queued import Queued
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper.slots.request_table import place_of
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
 from slotkeeper_cli.conditions import (
@@ -36,57 +36,13 @@ _NEW = ""  # the execution of a request or lease that does not exist yet
 _LAST = "9"  # sorts behind each place
 
 
-@dataclass(frozen=True)
-class QueuedRequest:
-    """A queued request. `weight`: in the unit of the limit. `sent`, `start_before`: seconds since the epoch.
-
-    Attributes:
-        position: 1 starts next. None: a slot is reserved for it, it leaves the queue, or it is above the limit.
-        reasons: why it has not started; if an earlier request keeps it back, also the reason of that one.
-    """
-
-    execution: str
-    request_id: str
-    priority: Priority
-    weight: int
-    sent: float
-    start_before: float | None
-    position: int | None
-    reasons: tuple[Condition, ...]
-
-    @property
-    def ahead(self) -> int | None:
-        """The number of requests that start before it."""
-        return None if self.position is None else self.position - 1
-
-    @property
-    def is_ended_by_time(self) -> bool:
-        """Whether it starts, with time, although nothing else changes."""
-        return self.position is not None and {each.name for each in self.reasons} <= _ENDED_BY_TIME
-
-    def as_dict(self, now: float) -> dict[str, Any]:
-        """The request as JSON shows it."""
-        return {
-            "request_id": self.request_id,
-            "execution": self.execution,
-            "state": "queued",
-            "position": self.position,
-            "ahead": self.ahead,
-            "priority": self.priority,
-            "weight": self.weight,
-            "since": iso(self.sent),
-            "age_seconds": int(now - self.sent),
-            "start_before": None if self.start_before is None else iso(self.start_before),
-            "reasons": [each.as_dict() for each in self.reasons],
-            "because": because(self.reasons),
-        }
-
-
 class ProcessQueue:
     """The queue of a process, of which `plan` decides.
 
     Attributes:
-        requests: in their order.
+        requests: in their order, as JSON shows them. `position`: 1 starts next; None: a slot is reserved for it, it
+            leaves the queue, or it is above the limit. `reasons`: of one that an earlier request keeps back also the
+            reason of that one.
         is_cut: whether there are more than were read.
         malformed: why rows could not be read.
     """
@@ -107,9 +63,9 @@ class ProcessQueue:
         """The number of requests as text; `more than N` if not all were read."""
         return f"more than {len(self._listed.rows):,}" if self.is_cut else f"{len(self._listed.rows):,}"
 
-    def find(self, execution: str = _NEW) -> QueuedRequest | None:
+    def find(self, execution: str = _NEW) -> dict[str, Any] | None:
         """A queued request, or the one that was added; None if it is not among those that were read."""
-        return next((each for each in self.requests if each.execution == execution), None)
+        return next((each for each in self.requests if each["execution"] == execution), None)
 
     def with_request(self) -> ProcessQueue:
         """The queue if a request of the default weight and priority was sent now."""
@@ -137,9 +93,13 @@ class ProcessQueue:
         if isinstance(self.process, MalformedProcess):
             return {}
         starts = expected_starts(self.process, self._listed.rows, slot_seconds(ended), self.now)
-        return {each.execution: starts[each.execution] for each in self.requests if each.is_ended_by_time}
+        return {
+            each["execution"]: starts[each["execution"]]
+            for each in self.requests
+            if each["position"] and {reason["condition"] for reason in each["reasons"]} <= _ENDED_BY_TIME
+        }
 
-    def _explained(self) -> list[QueuedRequest]:
+    def _explained(self) -> list[dict[str, Any]]:
         if isinstance(self.process, MalformedProcess):
             every = (malformed_process(self.process),)
             return [self._request(row, number, every) for number, row in enumerate(self._listed.rows, 1)]
@@ -149,7 +109,7 @@ class ProcessQueue:
         planned = plan(self.process, [row.queued for row in self._listed.rows], self.now, age=math.inf)
         ids = {row.queued.execution: row.request_id for row in self._listed.rows}
         reasons = {leave.execution: (LEAVES[leave.end],) for leave in planned.leaves}
-        found, last = list[QueuedRequest](), 0
+        found, last = list[dict[str, Any]](), 0
         for row in self._listed.rows:
             execution, has_position = row.queued.execution, row.queued.execution not in reasons
             if wait := planned.waits.get(execution):
@@ -161,18 +121,23 @@ class ProcessQueue:
             found.append(self._request(row, last if has_position else None, reasons.get(execution, (CAN_START,))))
         return found
 
-    def _request(self, row: QueuedRow, position: int | None, reasons: tuple[Condition, ...]) -> QueuedRequest:
+    def _request(self, row: QueuedRow, position: int | None, reasons: Sequence[Condition]) -> dict[str, Any]:
         default = 1 if isinstance(self.process, MalformedProcess) else self.process.default_weight
-        return QueuedRequest(
-            row.queued.execution,
-            row.request_id,
-            row.priority,
-            row.queued.weight or default,
-            row.sent,
-            row.queued.start_before,
-            position,
-            reasons,
-        )
+        start_before = row.queued.start_before
+        return {
+            "request_id": row.request_id,
+            "execution": row.queued.execution,
+            "state": "queued",
+            "position": position,
+            "ahead": None if position is None else position - 1,
+            "priority": row.priority,
+            "weight": row.queued.weight or default,
+            "since": iso(row.sent),
+            "age_seconds": int(self.now - row.sent),
+            "start_before": None if start_before is None else iso(start_before),
+            "reasons": [*reasons],
+            "because": because(reasons),
+        }
 
 
 def read_queue(
@@ -191,14 +156,14 @@ def read_queue(
 
 
 def label(request: Mapping[str, Any]) -> str:
-    """A request of `as_dict` as text: `b`, or `b (priority high, weight 5)` unless both have their default."""
+    """A queued request as text: `b`, or `b (priority high, weight 5)` unless both have their default."""
     facts = [f"priority {request['priority']}"] * (request["priority"] != DEFAULT_PRIORITY)
     facts += [f"weight {request['weight']}"] * (request["weight"] != 1)
     return f"{request['request_id']} ({', '.join(facts)})" if facts else str(request["request_id"])
 
 
 def waited(request: Mapping[str, Any]) -> str:
-    """A request of `as_dict`, for how long it has waited, and until when it may start, as text."""
+    """A queued request, for how long it has waited, and until when it may start, as text."""
     text = f"{label(request)}, waiting for {duration(request['age_seconds'])}"
     if start_before := request["start_before"]:
         text += f", to start before {local_time(seconds(start_before))}"

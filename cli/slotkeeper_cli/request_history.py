@@ -112,7 +112,7 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
 
 def _queued(account: Account, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
     starts = queue.expected_starts(account.newest_ends(queue.name).rows)
-    return [each.as_dict(queue.now) | {"expected_start": starts.get(each.execution)} for each in queue.requests[:limit]]
+    return [each | {"expected_start": starts.get(each["execution"])} for each in queue.requests[:limit]]
 
 
 def _ended(

@@ -15,8 +15,8 @@ from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
-from slotkeeper_cli.conditions import Condition, because
-from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
+from slotkeeper_cli.conditions import Condition, because, failing
+from slotkeeper_cli.formatting import count, cut, duration, iso, local_time, seconds
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, failure_of, hide_tokens, is_discarded, state_of
 from slotkeeper_cli.retries import line
@@ -63,7 +63,7 @@ def answer(
         "answer": f"{text}.",
         "position": position,
         "ahead": None if position is None else position - 1,
-        "reasons": [each.as_dict() for each in reasons],
+        "reasons": [*reasons],
         "expected_start": expected,
         "next": list(steps),
     }
@@ -71,7 +71,7 @@ def answer(
 
 def ends_of(reasons: Sequence[Condition]) -> tuple[str, ...]:
     """The commands that end conditions, each once."""
-    return tuple(dict.fromkeys(each.ends_by for each in reasons if each.ends_by))
+    return tuple(dict.fromkeys(each["ends_by"] for each in reasons if "ends_by" in each))
 
 
 def explain_homeless(row: RequestRow, now: float) -> dict[str, Any]:
@@ -102,14 +102,14 @@ def explain_queued(
     if entry is None:
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
         return answer(state, f"{waited}, {where}", *[cancel] * queue.is_cut)
-    reasons = (*entry.reasons, *doorbell)
-    place = f"number {entry.position:,} of {queue.number}" if entry.position else f"one of {queue.number}"
+    reasons = (*entry["reasons"], *doorbell)
+    place = f"number {entry['position']:,} of {queue.number}" if entry["position"] else f"one of {queue.number}"
     text = f"it is {place} in the queue, and has waited for {duration(now - row.sent)}"
     text += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
-    if entry.start_before is not None:
-        text += f". If it has not started before {local_time(entry.start_before)}, it ends as too late"
+    if entry["start_before"]:
+        text += f". If it has not started before {local_time(seconds(entry['start_before']))}, it ends as too late"
     expected, steps = starts.get(row.execution), (*ends_of(reasons), cancel)
-    return answer(state, text, *steps, reasons=reasons, position=entry.position, expected=expected)
+    return answer(state, text, *steps, reasons=reasons, position=entry["position"], expected=expected)
 
 
 def explain_reserved(row: RequestRow, holder: Holder, doorbell: Sequence[Condition], now: float) -> dict[str, Any]:
@@ -218,10 +218,10 @@ def explain_new(
     new = queue.find()
     if new is None:
         raise ValueError("the queue has no new request")
-    reasons = (*(each for each in new.reasons if each.name != "next"), *event_sources)
+    reasons = (*(each for each in new["reasons"] if each["condition"] != "next"), *event_sources)
     text = because(reasons) or ("nothing that was read" if unaccepted else "nothing") + " keeps it from starting"
-    expected = starts.get(new.execution) if reasons and not event_sources else None
-    steps, position = ends_of(reasons), new.position
+    expected = starts.get(new["execution"]) if reasons and not event_sources else None
+    steps, position = ends_of(reasons), new["position"]
     return answer(RequestState.QUEUED, text, *steps, reasons=reasons, position=position, expected=expected)
 
 
@@ -247,13 +247,13 @@ def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condit
         ends_by = next_step("retry breaker show", name)
         if details["forced_open"]:
             ends_by = next_step("retry breaker close", name, why=ToFillIn("TEXT"))
-        found.append(Condition("breaker", line(details, now), {"downstream": name, "state": details["state"]}, ends_by))
+        found.append(failing("breaker", line(details, now), ends_by, downstream=name, state=details["state"]))
     elif limit is not None and under_way is not None and under_way >= limit:
         text = f"downstream {name}: {under_way} of {count(limit, 'permitted caller')} under way"
-        found.append(Condition("concurrency", text, {"downstream": name, "under_way": under_way, "limit": limit}))
+        found.append(failing("concurrency", text, downstream=name, under_way=under_way, limit=limit))
     if details["allowed_retries"] == 0:
         text = f"downstream {name}: the retry budget is used up; successes and time return it"
-        found.append(Condition("budget", text, {"downstream": name, "capacity": details["budget_capacity"]}))
+        found.append(failing("budget", text, downstream=name, capacity=details["budget_capacity"]))
     return found
 
 

@@ -57,7 +57,7 @@ def status(account: Account, process: str | None = None) -> dict[str, Any]:
         "at": iso(now),
         "processes": processes,
         "malformed": [str(each) for each in errors],
-        "event_source": [each.as_dict() for each in event_source],
+        "event_source": event_source,
         "downstreams": noteworthy(downstreams),
         "queues": {queue: message_counts(attributes) for queue, attributes in account.queues().items()},
         "not_read": [each.as_dict() for each in search.not_read],
@@ -101,15 +101,13 @@ def _queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
     Without a queue, as if it could not be read, `queued` is None.
     """
     requests = queue.requests if queue else []
-    now = queue.now if queue else 0.0
-    blocked = [each for each in requests if any(reason.name == "limit" for reason in each.reasons)]
-    first = next((each for each in requests if each.position == 1), None)
+    blocked = [each for each in requests if any(reason["condition"] == "limit" for reason in each["reasons"])]
     return {
         "queued": len(requests) if queue else None,
         "is_cut": bool(queue and queue.is_cut),
-        "oldest_seconds": int(now - min(each.sent for each in requests)) if requests else None,
-        "first": first and first.as_dict(now),
-        "blocked": [each.as_dict(now) for each in blocked if each.position is None][:MAX_BLOCKED],
+        "oldest_seconds": max((each["age_seconds"] for each in requests), default=None),
+        "first": next((each for each in requests if each["position"] == 1), None),
+        "blocked": [each for each in blocked if each["position"] is None][:MAX_BLOCKED],
     }
 
 

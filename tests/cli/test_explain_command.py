@@ -68,14 +68,14 @@ REASONS: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("changes", "name", "text"), REASONS, ids=[name for _, name, _ in REASONS])
 def test_the_reasons_of_a_plan_in_words(changes: dict[str, Any], name: str, text: str) -> None:
     (request,) = queue(process(**changes), row()).requests
-    assert [(each.name, each.text.startswith(text)) for each in request.reasons] == [(name, True)]
+    assert [(each["condition"], each["text"].startswith(text)) for each in request["reasons"]] == [(name, True)]
 
 
 def test_positions_count_what_starts_before_and_pass_over_what_is_blocked_or_starts() -> None:
     starting = {"p-c": Holder("RESERVED", 1, "", None, {}), "p-x": HOLDER}
     of = process(slot_limit=2, slots_in_use=2, holders=starting)
     rows = [row("p-a", 0), row("p-b", weight=3), row("p-c"), row("p-d"), row("p-e", 2), row("p-f", 2, skips=True)]
-    found = {each.request_id: (each.position, each.ahead) for each in queue(of, *rows).requests}
+    found = {each["request_id"]: (each["position"], each["ahead"]) for each in queue(of, *rows).requests}
     none = (None, None)
     assert found == {"a": (1, 0), "b": none, "c": none, "d": (2, 1), "e": (3, 2), "f": none}
 
@@ -84,7 +84,7 @@ def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
     def reasons(of: ProcessQueue) -> list[str]:
         lease = of.with_lease().find()
         assert lease is not None
-        return [each.text for each in lease.reasons]
+        return [each["text"] for each in lease["reasons"]]
 
     can_start = ["it can start, and a dispatch is about to start it"]
     paused = queue(process(paused=True), row("p-low", 2))

@@ -81,8 +81,8 @@ def event_sources(account: Account, _now: float) -> Iterator[Finding]:
         for stopped in stopped_event_source(queue, mappings):
             messages = int(account.queues().get(queue, {}).get("ApproximateNumberOfMessages", 0))
             waits = f" {count(messages, 'message is', 'messages are')} waiting there." * bool(messages)
-            since = changed.get(stopped.values.get("uuid"))
-            yield Finding("bad", stopped.text, consumer.alone + waits, stopped.ends_by or None, since=since)
+            since = changed.get(stopped.get("uuid"))
+            yield Finding("bad", stopped["text"], consumer.alone + waits, stopped.get("ends_by"), since=since)
         if len(mappings) > 1:
             what = f"{queue} has {len(mappings)} event source mappings, but should have one, of {consumer.function}"
             yield Finding("bad", what, f"Delete the others, which take messages from {consumer.function}.")

@@ -104,8 +104,8 @@ def idle(account: Account, now: float) -> Iterator[Finding]:
         queue = readings.queues(account).of.get(one.name)  # None: it was added after them
         if (one.paused or not one.slot_limit) and queue and not queue.rows:
             condition = condition_of(InPause() if one.paused else Stopped(), one, now, {})
-            what = f"process {one.name} admits no request: {condition.text}"
-            yield Finding("warn", what, "", condition.ends_by, one.name)
+            what = f"process {one.name} admits no request: {condition['text']}"
+            yield Finding("warn", what, "", condition["ends_by"], one.name)
 
 
 def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, command: str | None) -> Finding:
@@ -143,8 +143,8 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
             # Of the other kinds the first request has this reason, and keeps back all behind it.
             number = readings.are_queued(of[kind] if kind in (Blocked, Stopped) else one.rows)
             severity, why = _HELD_BACK[kind]
-            command = condition.ends_by or next_step("explain", process=one.name)
-            yield _queued(severity, one, f"process {one.name}: {number}: {condition.text}", why, command)
+            command = condition.get("ends_by") or next_step("explain", process=one.name)
+            yield _queued(severity, one, f"process {one.name}: {number}: {condition['text']}", why, command)
 
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
@@ -175,8 +175,8 @@ def waiting(account: Account, now: float) -> Iterator[Finding]:
 
 def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
     """The first queued request that a dispatch would start now, or end without a start, and which of them."""
-    ends = {leave.execution: LEAVES[leave.end].text for leave in planned.leaves}
-    ends |= {start.execution: CAN_START.text for start in planned.starts}
+    ends = {leave.execution: LEAVES[leave.end]["text"] for leave in planned.leaves}
+    ends |= {start.execution: CAN_START["text"] for start in planned.starts}
     return next(((row, ends[row.queued.execution]) for row in one.rows if row.queued.execution in ends), None)
 
 
@@ -188,7 +188,7 @@ def deadlines(account: Account, now: float) -> Iterator[Finding]:
             if end is None or wait is None or isinstance(wait.reason, Starting) or (left := end - now) <= 0:
                 continue
             if process.paused or isinstance(wait.reason, Blocked | Stopped) or left < _SOON_SECONDS:
-                why = condition_of(wait.reason, process, now, ids).text
+                why = condition_of(wait.reason, process, now, ids)["text"]
                 yield Finding(
                     "warn",
                     f"process {one.name}: {row.request_id} must start within {duration(left)}, before "
