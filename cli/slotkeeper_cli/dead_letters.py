@@ -10,7 +10,7 @@ the other queues, since that would take their messages from the functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -67,7 +67,6 @@ class DeadLetterMessage:
     message_id: str
     receipt_handle: str
     body: str
-    group: str
     sent_at: float
     attributes: Mapping[str, str]
     had_token: bool = False
@@ -123,11 +122,6 @@ class DeadLetterMessage:
         return process if isinstance(process, str) else ""
 
     @property
-    def shared_group(self) -> str:
-        """The message group of a message that SQS itself moved, which others may have; else "", as of the starter."""
-        return "" if self.group == self.attributes.get("source_message_id") else self.group
-
-    @property
     def order(self) -> float:
         """When its request was sent, in seconds since the epoch. SQS itself keeps no time of the original message."""
         sent_at = self.attributes.get("sent_at", "")
@@ -161,39 +155,6 @@ class DeadLetterMessage:
         }
 
 
-@dataclass(frozen=True)
-class Read:
-    """The messages that were read, in the order of their requests, and what could not be read."""
-
-    messages: list[DeadLetterMessage]
-    unread: UnreadSource | None
-
-
-def unread(
-    queue: DeadLetterQueueName, size: int, read: int, groups: Collection[str], limit: int | None = None
-) -> UnreadSource | None:
-    """What could not be read of a queue; None if all was read.
-
-    Args:
-        size: the approximate number of messages, counted before they were read.
-        read: the number of messages that were read.
-        groups: the shared message groups of those that are still in the queue.
-        limit: the maximum that was read; None for no maximum.
-    """
-    if size <= read:
-        return None
-    if limit is not None and read >= limit:
-        why = f"the command reads at most {limit:,}. List all with: {next_step('dlq list', queue, limit=size)}"
-        return UnreadSource(queue.full_name, why, size - read)
-    why = (
-        f"another command is reading them (run this again, at the latest after {duration(HIDDEN_SECONDS)}), or they "
-        "were deleted in the last minute, since the number is approximate"
-    )
-    if names := ", ".join(sorted(set(groups) - {""})):
-        why = f"SQS returns the first ten of message group {names} only (redrive or discard those first), or {why}"
-    return UnreadSource(queue.full_name, why, size - read)
-
-
 class DeadLetterQueueReader:
     """Reads one of the queues of a stack."""
 
@@ -202,7 +163,7 @@ class DeadLetterQueueReader:
         self._stack = stack
         self._sqs, self._url = stack.client("sqs"), stack.outputs[f"{queue.full_name}Url"]
         self._size: int | None = None
-        self._groups: dict[str, str] = {}  # the shared group of each message that was read, by its id
+        self._read: set[str] = set()  # the ids of the messages that were read
         self._deleted: set[str] = set()
 
     def size(self) -> int:
@@ -211,21 +172,30 @@ class DeadLetterQueueReader:
             self._size = received_or_visible(self._stack, self.queue.full_name)
         return self._size
 
-    def unread(self) -> UnreadSource | None:
-        """What the last sweep could not read."""
-        staying = {group for message_id, group in self._groups.items() if message_id not in self._deleted}
-        return unread(self.queue, self.size(), len(self._groups), staying)
+    def unread(self, limit: int | None = None) -> UnreadSource | None:
+        """What the last peek or sweep could not read; None if it has read all. `limit`: that of the peek."""
+        size, read = self.size(), len(self._read)
+        if limit is not None and read >= limit < size:
+            why = f"the command reads at most {limit:,}. List all with: {next_step('dlq list', self.queue, limit=size)}"
+            return UnreadSource(self.queue.full_name, why, size - limit)
+        if size <= read:
+            return None
+        why = (
+            f"another command is reading them (run this again, at the latest after {duration(HIDDEN_SECONDS)}), they "
+            "are behind the first ten of their message group (redrive or discard those first), or they were deleted in "
+            "the last minute, since the number is approximate"
+        )
+        return UnreadSource(self.queue.full_name, why, size - read)
 
-    def peek(self, limit: int) -> Read:
+    def peek(self, limit: int) -> list[DeadLetterMessage]:
         """Read up to `limit` messages of the queue, and make them visible again."""
-        size, self._groups = self.size(), {}
+        self.size()
+        self._read = set()
         taken: dict[str, str] = {}
         try:
-            messages = self._take(limit, taken)[:limit]
+            return self._take(limit, taken)[:limit]
         finally:
             self._make_visible(taken)
-        groups = {message.shared_group for message in messages}
-        return Read(messages, unread(self.queue, size, len(messages), groups, limit))
 
     def sweep(self) -> Generator[list[DeadLetterMessage]]:
         """Yield every message once, in lists of up to ORDERED messages that are in the order of their requests.
@@ -233,20 +203,20 @@ class DeadLetterQueueReader:
         The caller deletes messages; the others are made visible at the end. A queue of more than ORDERED messages
         yields them in no order across lists, since SQS returns those of different message groups in no order.
 
-        SQS returns no message of a group behind hidden ones, so a queue with shared groups is read again until no new
-        message appears. Ten messages that the caller leaves at the head of a group hide the rest of that group.
+        Of a message group SQS returns no more than ten hidden messages (those that SQS itself moved may share one), so
+        after some were deleted the queue is read again.
         """
         self.size()
-        self._groups = {}
+        self._read = set()
         while True:
-            before = set(self._groups)
+            deleted = len(self._deleted)
             taken: dict[str, str] = {}
             try:
                 while messages := self._take(ORDERED, taken):
                     yield messages
             finally:
                 self._make_visible(taken)
-            if not any(group for message_id, group in self._groups.items() if message_id not in before):
+            if len(self._deleted) == deleted or self.unread() is None:
                 return
 
     def delete(self, message: DeadLetterMessage) -> None:
@@ -268,8 +238,8 @@ class DeadLetterQueueReader:
             taken |= {message.message_id: message.receipt_handle for message in batch}
             if is_repeated:
                 break
-            new |= {message.message_id: message for message in batch if message.message_id not in self._groups}
-            self._groups |= {message.message_id: message.shared_group for message in batch}
+            new |= {message.message_id: message for message in batch if message.message_id not in self._read}
+            self._read |= new.keys()
         return sorted(new.values(), key=lambda message: message.order)
 
     def _receive(self) -> list[DeadLetterMessage]:
@@ -308,7 +278,6 @@ class DeadLetterQueueReader:
             message_id=message["MessageId"],
             receipt_handle=message["ReceiptHandle"],
             body=body,
-            group=message["Attributes"].get("MessageGroupId", ""),
             sent_at=int(message["Attributes"]["SentTimestamp"]) / 1000,
             attributes={
                 name: HIDDEN if name == FIELD else hide_tokens(value["StringValue"])

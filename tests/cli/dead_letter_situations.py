@@ -36,10 +36,7 @@ def _malformed(operator: Operator) -> None:
         send_dead_letter(operator, bodies[number % 4], f"m-{number}", number)
 
 
-_BEHIND = (
-    "About 4 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
-    "only (redrive or discard those first), or another command is reading them"
-)
+_BEHIND = "they are behind the first ten of their message group (redrive or discard those first)"
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
 SITUATIONS = {

@@ -32,7 +32,7 @@ attributes = st.dictionaries(
 def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused(
     queue: DeadLetterQueueName, body: str, sent_attributes: dict[str, str]
 ) -> None:
-    message = DeadLetterMessage(queue, "message-1", "handle", body, "p", 1_800_000_000.0, sent_attributes)
+    message = DeadLetterMessage(queue, "message-1", "handle", body, 1_800_000_000.0, sent_attributes)
     json.dumps(message.summary(), ensure_ascii=False).encode()
     try:
         planned = plan(message, {"p": PROCESS})

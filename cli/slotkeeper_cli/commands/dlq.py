@@ -17,12 +17,7 @@ from slotkeeper.next_step import next_step
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.bulk import BulkReport, Chosen, NotRedrivable, reasons
 from slotkeeper_cli.context import StackCommand, current_context
-from slotkeeper_cli.dead_letters import (
-    DeadLetterMessage,
-    DeadLetterQueueName,
-    DeadLetterQueueReader,
-    Read,
-)
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed, NotFound, failure_text
 from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.output import print_lines, styled
@@ -62,19 +57,20 @@ def list_dead_letters(
     Changes nothing.
     """
     context = current_context()
-    queues: list[tuple[dict[str, Any], Read]] = []
+    queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]] = []
     for one in [queue] if queue else [each for each in DeadLetterQueueName if each.is_deployed(context.stack)]:
         reader = DeadLetterQueueReader(context.stack, one)
-        read = reader.peek(max(limit, _COUNTED))
+        most = max(limit, _COUNTED)
+        messages = reader.peek(most)
         data = {
             "queue": one.value,
             "name": one.full_name,
-            "messages": max(reader.size(), len(read.messages)),
-            "codes": dict(Counter(message.code for message in read.messages)),
-            "dead_letters": [message.summary() for message in read.messages[:limit]],
-            "unread": _unread_dict(read.unread),
+            "messages": max(reader.size(), len(messages)),
+            "codes": dict(Counter(message.code for message in messages)),
+            "dead_letters": [message.summary() for message in messages[:limit]],
+            "unread": _unread_dict(reader.unread(most)),
         }
-        queues.append((data, read))
+        queues.append((data, messages))
     context.out.result({"queues": [data for data, _ in queues]}, lambda console: render_queues(console, queues, limit))
 
 
@@ -86,22 +82,23 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
     """
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
-    read = Read(find_messages(reader, ids), reader.unread()) if ids else reader.peek(limit)
+    messages = find_messages(reader, ids) if ids else reader.peek(limit)
+    unread = reader.unread(None if ids else limit)
     shown = [
         {**message.summary(), "body": message.shown_body, "attributes": dict(message.attributes)}
         | ({FIELD: HIDDEN} if message.had_token else {})
-        for message in read.messages
+        for message in messages
     ]
 
     def render(console: Console) -> None:
-        for message in read.messages:
+        for message in messages:
             render_message(console, message)
-        if read.unread:
-            console.print(read.unread.text)
-        elif not read.messages:
+        if unread:
+            console.print(unread.text)
+        elif not messages:
             console.print(f"{queue.full_name} is empty.")
 
-    data = {"queue": queue.value, "dead_letters": shown, "unread": _unread_dict(read.unread)}
+    data = {"queue": queue.value, "dead_letters": shown, "unread": _unread_dict(unread)}
     context.out.result(data, render)
 
 
@@ -182,7 +179,7 @@ def _change(
     refuse_if_ambiguous(named, ids or [])
     chosen_ids = {each.message_id for each in named}
     # The size is approximate: 0 may be out of date.
-    expected = len(named) or max(reader.size(), len(reader.peek(1).messages))
+    expected = len(named) or max(reader.size(), len(reader.peek(1)))
     if expected and not dry_run:
         of_code = f"of code {', '.join(codes)} " if codes else ""
         which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
@@ -227,20 +224,20 @@ def _labels(messages: list[DeadLetterMessage]) -> str:
     return count(len(messages), "message") + f" ({', '.join(message.label for message in messages)})"
 
 
-def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], limit: int) -> None:
+def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]], limit: int) -> None:
     """Print the number of messages of each queue and code, two lines for each message, and what was not read."""
-    for queue, read in queues:
+    for queue, messages in queues:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
         console.print(Text.assemble((queue["name"], "bold"), styled(line)))
-        for message in read.messages[:limit]:
+        for message in messages[:limit]:
             # Not a table, in which a folded id could not be copied.
             console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
             console.print(f"    {local_time(message.sent_at)}  message {message.message_id}", style="dim")
-        if len(read.messages) > limit:
-            console.print(f"  {len(read.messages) - limit:,} more not shown: above --limit {limit}")
-        if read.unread:
-            console.print(f"  {read.unread.text}")
+        if len(messages) > limit:
+            console.print(f"  {len(messages) - limit:,} more not shown: above --limit {limit}")
+        if unread := queue["unread"]:
+            console.print(f"  {UnreadSource(queue['name'], unread['why'], unread['messages']).text}")
 
 
 def render_message(console: Console, message: DeadLetterMessage) -> None:

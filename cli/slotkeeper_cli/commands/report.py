@@ -71,8 +71,7 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
     with counted_calls(stack.client("dynamodb"), stack.client("sqs")) as calls:
         work = RetryControl(stack)
         reader = DeadLetterQueueReader(stack, DeadLetterQueueName.WORK)
-        read = reader.peek(MAX_DEAD_LETTERS)
-        notes = [_note(message) for message in read.messages]
+        notes = [_note(message) for message in reader.peek(MAX_DEAD_LETTERS)]
         with context.out.progress() as progress:
             task = progress.add_task("rows of the ledger", total=work.approximate_row_count() or None)
             found = read_report(
@@ -83,8 +82,8 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
                 bounds=Bounds(),
                 on_page=lambda rows: progress.advance(task, rows),
             )
-        if read.unread:
-            left = f"about {count(read.unread.messages or 0, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
+        if unread := reader.unread(MAX_DEAD_LETTERS):
+            left = f"about {count(unread.messages or 0, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
             found.reading.left_out.append(left)
         found.reading.calls = calls()
     return found

@@ -139,10 +139,10 @@ class PageReadings:
         """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each."""
 
         def read(queue: DeadLetterQueueName) -> dict[str, Any]:
-            found = DeadLetterQueueReader(self._stack, queue).peek(MAX_DEAD_LETTERS)
-            messages = [each.summary() | {"queue": queue} for each in found.messages]
+            reader = DeadLetterQueueReader(self._stack, queue)
+            messages = [each.summary() | {"queue": queue} for each in reader.peek(MAX_DEAD_LETTERS)]
             codes = Counter(each["code"] for each in messages).most_common()
-            unread = [found.unread.as_dict()] if found.unread else []
+            unread = [each.as_dict() for each in [reader.unread(MAX_DEAD_LETTERS)] if each]
             return {"queue": queue, "name": queue.full_name, "messages": messages, "codes": codes, "not_read": unread}
 
         def every() -> Data:

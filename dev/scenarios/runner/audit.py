@@ -77,7 +77,7 @@ def read(
     history = read_history(Account(stack), since, time.time(), process, also=also)
     dead_letters = [
         RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
-        for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000).messages
+        for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000)
     ]
     known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
     # Runs change limits without the command.
