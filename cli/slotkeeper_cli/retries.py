@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -55,10 +55,9 @@ class RetryControl:
         described = self._dynamodb.describe_table(TableName=self._table)["Table"]
         return int(described.get("ItemCount", 0))
 
-    def schedule_names(self, on_page: Callable[[int], None]) -> Iterator[str]:
-        """The names of all schedules of the group. `on_page` receives the number of names of each page."""
+    def schedule_names(self) -> Iterator[str]:
+        """The names of all schedules of the group."""
         for page in self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group):
-            on_page(len(page["Schedules"]))
             for one in page["Schedules"]:
                 yield one["Name"]
 

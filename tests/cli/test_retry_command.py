@@ -96,7 +96,7 @@ def test_list_shows_waiting_requests_with_their_delivery_earliest_first(operator
     ]
     assert ended.json["retries"][0]["overdue_seconds"] == pytest.approx(HOUR, abs=60)
     assert ended.json["retries"][2]["overdue_seconds"] is None
-    assert (ended.json["not_shown"], ended.json["other_schedules"], ended.json["unreadable"]) == (0, 0, [])
+    assert (ended.json["not_shown"], ended.json["unreadable"]) == (0, [])
     shown = operator.run("retry", "list").stdout
     assert all(text in shown for text in ("overdue by 1 h", "unknown", "the queue", "Scheduler", "[bold]not markup"))
 
@@ -106,16 +106,8 @@ def test_list_counts_retries_above_the_limit(operator: Operator, waiting: Waitin
         waiting.fail(f"r{number}", number * HOUR)
     ended = operator.run("retry", "list", "--limit", "1", "--json")
     assert [one["request_id"] for one in ended.json["retries"]] == ["r1"]
-    assert (ended.json["not_shown"], ended.json["other_schedules"]) == (2, 0)
+    assert ended.json["not_shown"] == 2
     assert "2 more, due later" in operator.run("retry", "list", "--limit", "1").stdout
-
-
-def test_list_reads_one_request_by_its_id(operator: Operator, waiting: Waiting) -> None:
-    waiting.fail("r1", HOUR)
-    waiting.fail("r2", HOUR)
-    ended = operator.run("retry", "list", "--request-id", "r2", "--json")
-    assert [(one["request_id"], one["by"]) for one in ended.json["retries"]] == [("r2", "schedule")]
-    assert operator.run("retry", "list", "--request-id", "unknown").exit_code == 4
 
 
 def test_list_overdue_leaves_out_retries_within_the_tolerance(operator: Operator, waiting: Waiting) -> None:
@@ -133,13 +125,6 @@ def test_the_advised_command_sends_a_request_that_is_named_as_an_option_alone(
     step = operator.run("explain", "--json", "--", "--overdue").json["next"][0]
     assert operator.run(*shlex.split(step)[1:]).exit_code == 0
     assert [body["request_id"] for body in waiting.bodies()] == ["--overdue"]
-
-
-def test_list_counts_schedules_of_started_attempts(operator: Operator, waiting: Waiting) -> None:
-    waiting.fail("r", HOUR)
-    waiting.queue.schedule(Message("started", {}, (time.time(),)), time.time() + HOUR, time.time())
-    assert operator.run("retry", "list", "--json").json["other_schedules"] == 1
-    assert "1 more schedule" in operator.run("retry", "list").stdout
 
 
 def test_list_names_a_malformed_row(operator: Operator) -> None:

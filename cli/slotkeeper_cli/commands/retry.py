@@ -40,30 +40,26 @@ Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding
 @app.command("list", cls=StackCommand)
 def list_retries(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of retries, earliest first.")] = 50,
-    request_id: Annotated[str | None, typer.Option(help="Id of one request; the table is not scanned.")] = None,
     overdue: Annotated[bool, typer.Option("--overdue", help="Only retries that are more than 5 minutes late.")] = False,
 ) -> None:
     """List the requests that wait for their next attempt.
 
-    It shows when that is due, and why the last attempt failed. Scans RequestLedgerTable, at half a read unit per 4 KB;
-    with --request-id reads one row.
+    It shows when that is due, and why the last attempt failed. Scans RequestLedgerTable, at half a read unit per 4 KB.
+    Of one request: slotkeeper explain ID.
     """
     context = current_context()
     work, now = RetryControl(context.stack), time.time()
     unreadable: list[str] = []
-    rows = _rows(context, work, request_id, unreadable)
+    rows = _rows(context, work, unreadable)
     waiting = [(name, row) for name, row in rows if not overdue or _lateness(row, now) > 0]
     shown = heapq.nsmallest(limit, waiting, key=lambda row: (row[1].next_attempt_at or 0, row[0]))
-    scheduled = set(_schedules(context, work)) if shown or request_id is None else set()
-    ours = {work.steps.schedule_name(name, row) for name, row in waiting}
+    scheduled = set(work.schedule_names()) if shown else set()
     data = {
         "at": iso(now),
         "retries": [_as_dict(work, name, row, scheduled, now) for name, row in shown],
         "not_shown": len(waiting) - len(shown),
         "unreadable": unreadable,
         "open_breakers": not_closed(read_downstreams(context.stack)),
-        # Mostly of attempts that have started already: their messages have no effect. Unknown if only a part was read.
-        "other_schedules": None if request_id or overdue else len(scheduled - ours),
     }
     context.out.result(data, lambda console: _render(console, data))
 
@@ -145,7 +141,7 @@ def _checked[Outcome](act: Callable[[], Outcome]) -> Outcome:
 def _run_overdue(context: CommandContext, work: RetryControl) -> None:
     now = time.time()
     unreadable: list[str] = []
-    overdue = [(name, row) for name, row in _rows(context, work, None, unreadable) if _lateness(row, now) > 0]
+    overdue = [(name, row) for name, row in _rows(context, work, unreadable) if _lateness(row, now) > 0]
     late = [name for name, row in overdue if not is_cancelled(row)]
     sent: list[str] = []
     lost: list[str] = []
@@ -175,17 +171,8 @@ def _run_overdue(context: CommandContext, work: RetryControl) -> None:
         raise ProblemsFound(f"{not_sent} could not be sent to WorkQueue: see the lines above")
 
 
-def _rows(
-    context: CommandContext, work: RetryControl, request_id: str | None, unreadable: list[str]
-) -> Iterator[tuple[str, Row]]:
+def _rows(context: CommandContext, work: RetryControl, unreadable: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows whose attempt has not started, including cancelled attempts."""
-    if request_id is not None:
-        row = work.ledger.read(request_id)
-        if row is None:
-            raise _not_waiting(request_id, row)
-        if _is_awaited(row):
-            yield request_id, row
-        return
     with context.out.progress() as progress:
         task = progress.add_task("rows of the ledger", total=work.approximate_row_count() or None)
         for name, listed in work.ledger.rows((WAITING, FAILED), lambda rows: progress.advance(task, rows)):
@@ -193,12 +180,6 @@ def _rows(
                 unreadable.append(str(listed))
             elif _is_awaited(listed):
                 yield name, listed
-
-
-def _schedules(context: CommandContext, work: RetryControl) -> Iterator[str]:
-    with context.out.progress() as progress:
-        task = progress.add_task("schedules", total=None)
-        yield from work.schedule_names(lambda names: progress.advance(task, names))
 
 
 def _is_awaited(row: Row) -> bool:
@@ -296,11 +277,6 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         console.print(f"malformed: {text}", style="red")
     for one in data["open_breakers"]:
         console.print(f"Messages may be held back: {line(one, time.time())}", style="yellow")
-    if data["other_schedules"]:
-        console.print(
-            f"{count(data['other_schedules'], 'more schedule')} of attempts that have started already: their messages "
-            "have no effect."
-        )
 
 
 def _due(one: dict[str, Any]) -> Text:
