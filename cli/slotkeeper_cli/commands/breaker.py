@@ -131,10 +131,17 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
             return (health, False) if is_closed else (rules.force_closed(health, time.time(), why, by), True)
 
         _, health, closes = control.table.change(downstream, decide)
-    already = "the breaker is closed already. Nothing was changed."
-    text = _closed_text(control, downstream, health) if closes else already
+
+    def render(console: Console) -> None:
+        if not closes:
+            console.print(f"{downstream}: the breaker is closed already. Nothing was changed.")
+            return
+        _print(console, control, downstream, health)
+        within = duration(control.settings(downstream).breaker.recovery + MAX_SPREAD_SECONDS)
+        console.print(f"Messages that were held back return within about {within}.")
+
     data = {"downstream": downstream, "state": health.breaker.state, "changed": closes}
-    context.out.result(data, f"{downstream}: {text}")
+    context.out.result(data, render)
 
 
 def limit_callers(
@@ -164,7 +171,7 @@ def limit_callers(
         )
     permitted = details(downstream, health, control.settings(downstream), time.time())["limit"]
     data = {"downstream": downstream, "limit_set": wanted, "limit": permitted}
-    context.out.result(data, f"{downstream}: {_limit_text(wanted, permitted)}")
+    context.out.result(data, lambda console: _print(console, control, downstream, health))
 
 
 def _callers(text: str) -> int | None:
@@ -185,6 +192,12 @@ def _control(context: CommandContext, downstream: str | None) -> DownstreamContr
             "read last."
         )
     return control
+
+
+def _print(console: Console, control: DownstreamControl, downstream: str, health: Health) -> None:
+    """Print a downstream after a change, as `show` does."""
+    now = time.time()
+    print_details(console, details(downstream, health, control.settings(downstream), now), now)
 
 
 def _health(control: DownstreamControl, downstream: str) -> Health:
@@ -215,29 +228,3 @@ def _audit(context: CommandContext, action: str, downstream: str, health: Health
     """Write the audit line; return the operator's name, `user/anna`, without the account."""
     audit(action, downstream=downstream, state=health.breaker.state, **details)
     return context.stack.caller.split(":", 5)[-1]
-
-
-def _closed_text(control: DownstreamControl, downstream: str, health: Health) -> str:
-    settings = control.settings(downstream)
-    if health.concurrency.limit_set is not None:
-        start = f"It starts with {count(health.concurrency.limit_set, 'caller')}, the limit that an operator has set"
-    elif settings.concurrency.enabled:
-        window = duration(settings.concurrency.window)
-        start = f"It starts with 1 caller, and permits more after each {window} in full use without throttling"
-    else:
-        start = "The policy disables the concurrency limit"
-    breaker = settings.breaker
-    opens = f"opens again if {breaker.failure_threshold} of the last {count(breaker.considered, 'call')} failed"
-    within = duration(breaker.recovery + MAX_SPREAD_SECONDS)
-    return (
-        f"the breaker is closed. {start}. {f'It {opens}' if breaker.enabled else 'The policy disables it'}. "
-        f"Messages that were held back return within about {within}."
-    )
-
-
-def _limit_text(wanted: int | None, permitted: int | None) -> str:
-    if wanted is not None:
-        return f"at most {count(wanted, 'concurrent attempt')}, until: slotkeeper retry limit auto"
-    if permitted is None:
-        return "no concurrency limit: the policy disables it."
-    return f"the adaptive limit applies, now {count(permitted, 'caller')}."
