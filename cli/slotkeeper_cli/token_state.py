@@ -12,11 +12,6 @@ from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.stack_connection import StackConnection
 
 
-def read_token(stack: StackConnection) -> dict[str, Any]:
-    """The state of the token as JSON shows it."""
-    return token_as_dict(stack, token_status(token_table(stack)), time.time())
-
-
 def token_status(tokens: TokenTable) -> TokenStatus:
     """The state of the token. Raises CommandFailed if its item is malformed."""
     try:
@@ -42,9 +37,9 @@ def has_refresher(stack: StackConnection) -> bool:
     return bool(stack.parameters.get("TokenRefreshSchedule"))
 
 
-def token_as_dict(stack: StackConnection, shown: TokenStatus, now: float) -> dict[str, Any]:
-    """The state as JSON shows it. `now`: seconds since the epoch."""
-    limits = token_timing(stack)
+def read_token(stack: StackConnection) -> dict[str, Any]:
+    """The state of the token as JSON shows it."""
+    shown, now, limits = token_status(token_table(stack)), time.time(), token_timing(stack)
     lock, refused = None, None
     if shown.lock_expires is not None:
         # All locks of this stack have the same lease.

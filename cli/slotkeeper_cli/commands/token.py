@@ -18,7 +18,7 @@ from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.output import table
 from slotkeeper_cli.stack_connection import StackConnection, resources
-from slotkeeper_cli.token_state import has_refresher, token_as_dict, token_status, token_table, token_timing
+from slotkeeper_cli.token_state import has_refresher, read_token, token_status, token_table, token_timing
 
 app = typer.Typer(help="Show or invalidate the shared API token.", no_args_is_help=True)
 
@@ -32,9 +32,8 @@ def show() -> None:
     The state is its generation, age, lock and refusal.
     """
     context = current_context()
-    shown, now = token_status(token_table(context.stack)), time.time()
-    data = token_as_dict(context.stack, shown, now)
-    context.out.result(data, lambda console: _render(console, data, shown, now))
+    data = read_token(context.stack)
+    context.out.result(data, lambda console: _render(console, data))
 
 
 @app.command("invalidate", cls=StackCommand)
@@ -114,21 +113,24 @@ def _invoke_refresher(stack: StackConnection) -> bool:
     return True
 
 
-def _render(console: Console, data: dict[str, Any], shown: TokenStatus, now: float) -> None:
+def _render(console: Console, data: dict[str, Any]) -> None:
     made = table("token", data["token_name"])
-    made.add_row("generation", str(shown.generation) if shown.generation else "none yet")
-    if shown.generation:
-        removed = "" if shown.has_token else "; removed by an operator, and not requested since"
-        made.add_row("stored", f"{local_time(shown.stored_at)}, {duration(now - shown.stored_at)} ago{removed}")
+    made.add_row("generation", str(data["generation"] or "none yet"))
+    if data["stored_at"]:
+        removed = "" if data["stored"] else "; removed by an operator, and not requested since"
+        made.add_row("stored", f"{_local(data['stored_at'])}, {duration(data['age_seconds'])} ago{removed}")
     lock = refusal = "no"
-    if shown.lock_expires is not None:
-        left = duration(abs(now - shown.lock_expires))
-        ends = f"expired {left} ago: its holder has died" if data["lock"]["expired"] else f"expires in {left}"
-        lock = f"since {local_time(seconds(data['lock']['since']))}; the lock {ends}"
-    if data["refused"]:
-        expired = " (expired)" if data["refused"]["over"] else ""
-        refusal = f"until {local_time(shown.refused_until or 0)}{expired}: {shown.refused_reason}"
+    if held := data["lock"]:
+        left = duration(abs(time.time() - seconds(held["expires"])))
+        ends = f"expired {left} ago: its holder has died" if held["expired"] else f"expires in {left}"
+        lock = f"since {_local(held['since'])}; the lock {ends}"
+    if refused := data["refused"]:
+        refusal = f"until {_local(refused['until'])}{' (expired)' * refused['over']}: {refused['reason']}"
     made.add_row("being refreshed", lock)
     made.add_row("refused", refusal)
     made.add_row("refreshed by", data["refreshed_by"])
     console.print(made)
+
+
+def _local(text: str) -> str:
+    return local_time(seconds(text))
