@@ -167,10 +167,10 @@ def test_cancel_of_a_delayed_message_takes_effect_on_delivery(operator: Operator
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ("RUNNING", "attempt 1 is running, until"),
-        ("FAILED", "attempt 1 has just failed"),
-        ("SUCCEEDED", "it has succeeded"),
-        ("DEAD_LETTERED", "it was dead-lettered. List its message with: slotkeeper dlq list work"),
+        ("RUNNING", "no attempt waits: attempt 1 started at"),
+        ("FAILED", "attempt 1 failed (bad), and the next delivery of its message carries out what was decided"),
+        ("SUCCEEDED", "attempt 1 succeeded. Nothing was changed."),
+        ("DEAD_LETTERED", "1 attempt made, then dead-lettered: bad. Its message is in WorkDeadLetterQueue"),
     ],
 )
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
@@ -203,7 +203,7 @@ def test_cancel_and_run_now_are_refused_if_the_attempt_starts_meanwhile(
     monkeypatch.setattr(RetryOperations, name, late)
     ended = operator.run("retry", step, "r", "--yes")
     assert ended.exit_code == 3
-    assert "attempt 2 is running" in ended.stderr
+    assert "attempt 2 started at" in ended.stderr
 
 
 # run-now -----------------------------------------------------------------------------------------------------------

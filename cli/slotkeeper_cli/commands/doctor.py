@@ -54,13 +54,11 @@ def doctor(
     account, now = Account(context.stack), time.time()
     with context.out.progress() as progress:
         results = list(progress.track(examine(account, chosen, now), total=len(chosen), description="checks"))
-    has_alarms = any(result.check.name == "alarms" and not result.error for result in results)
     data = {
         "stack": context.stack.name,
         "at": iso(now),
         "worst": worst(result.level for result in results),
         "checks": [result.as_dict() for result in results],
-        "alarms": dict(Counter(str(one["StateValue"]) for one in account.alarms())) if has_alarms else {},
         "not_deployed": [flow.name for flow in context.stack.not_deployed],
     }
     context.out.result(data, lambda console: _render(console, data, now, every or bool(only)))
@@ -89,9 +87,6 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
     problems, warnings = count(severities["bad"], "problem"), count(severities["warn"], "warning")
     more = f" ({count(levels['ok'], 'check')} shown by --all)" if levels["ok"] and not every else ""
     console.print(f"{problems}, {warnings}, {levels['ok']} ok{more}")
-    if alarms := data["alarms"]:
-        ringing, silent = alarms.get("ALARM", 0), alarms.get("INSUFFICIENT_DATA", 0)
-        console.print(f"Alarms: {ringing} in ALARM, {silent} without data, {alarms.get('OK', 0)} ok.")
     if text := not_deployed_text(data["not_deployed"]):
         console.print(text, style="dim")
 

@@ -29,6 +29,7 @@ from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
+from slotkeeper_cli.request_text import explain_work
 from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, read_downstreams
 
 app = typer.Typer(help="Show, run and cancel retries; report failures; breakers.", no_args_is_help=True)
@@ -222,19 +223,8 @@ def _not_waiting(request_id: str, row: Row | None) -> CommandRefused | NotFound:
         return NotFound(
             f"RequestLedgerTable has no request {request_id!r}: it has not been tried yet, or its row expired"
         )
-    reasons = {
-        "RUNNING": f"attempt {row.attempts} is running, until {local_time(row.lease_until)} at the latest",
-        "FAILED": f"attempt {row.attempts} has just failed, and its retry or dead-letter message is being sent",
-        "SUCCEEDED": "it has succeeded",
-        "DEAD_LETTERED": "it was dead-lettered. List its message with: slotkeeper dlq list work",
-    }
-    if is_cancelled(row):
-        return CommandRefused(
-            f"{request_id}: attempt {row.attempts} was cancelled, and will be dead-lettered. Nothing was changed."
-        )
-    return CommandRefused(
-        f"{request_id}: no attempt waits: {reasons.get(row.status, row.status)}. Nothing was changed."
-    )
+    why = explain_work(request_id, row, (), time.time())["answer"]
+    return CommandRefused(f"{request_id}: no attempt waits: {why} Nothing was changed.")
 
 
 def _out_of_reach(request_id: str, attempt: int, due: float | None, now: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.next_step import ToFillIn, next_step
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Starting, Stopped, TooEarly
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
@@ -20,6 +20,7 @@ from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, Severity
 from slotkeeper_cli.doctor.readings import ProcessWithQueue
 from slotkeeper_cli.formatting import count, cut, duration, local_time
 from slotkeeper_cli.requests import hide_tokens
+from slotkeeper_cli.slot_control import add_command
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
@@ -78,12 +79,8 @@ def removed(account: Account, _now: float) -> Iterator[Finding]:
                 f"process {one.name} does not exist, and {readings.are_queued(one.rows)}",
                 "It was removed. They end as UnknownProcess when the starter receives a message for the process, and "
                 "run if it is added again.",
-                _add(one.name),
+                add_command(one.name),
             )
-
-
-def _add(process: str) -> str:
-    return next_step("process add", process, limit=1, target=ToFillIn("JOB_OR_ARN"))
 
 
 def drift(account: Account, _now: float) -> Iterator[Finding]:
@@ -326,7 +323,7 @@ def failures(account: Account, _now: float) -> Iterator[Finding]:
             case _ if failed[0].code == "UnknownProcess" and process not in known:
                 why = f"Process {process} does not exist. Once it does, redrive them: "
                 redrive = next_step("failed redrive", process=process, code="UnknownProcess")
-                yield _ended(failed, "rejected", why + redrive, _add(process))
+                yield _ended(failed, "rejected", why + redrive, add_command(process))
             case _:
                 yield _ended(failed, "rejected", f"{failed[0].code}: {_reason(failed[0])}")
 
