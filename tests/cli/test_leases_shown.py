@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator, client
-from tests.support.tables import create_table
 
 
 @pytest.fixture
@@ -55,44 +54,3 @@ def test_reconcile_leaves_an_expired_lease_to_the_janitor(
 
     assert operator.run("stack", "reconcile", "--check", "--json").json["expired"] == [expired]
     assert "1 lease has expired: left to the janitor." in operator.run("stack", "reconcile").stdout
-
-
-def test_doctor_reports_a_lease_only_long_after_its_end(operator: Operator, alive: str) -> None:
-    """Its age of months is no finding, and it has no execution."""
-    assert operator.run("doctor", "--only", "holders", "--only", "leases").exit_code == 0
-    operator.processes.set_limit("sample", 2)
-    operator.lease("lease-old", int(time.time()) - 3600)
-
-    ended = operator.run("doctor", "--only", "holders", "--only", "leases")
-
-    assert ended.exit_code == 5
-    assert "process sample: lease lease-old has ended, and holds a slot" in ended.stdout
-    assert alive not in ended.stdout
-
-
-def test_restore_names_the_time_before_which_a_process_must_not_be_resumed(operator: Operator) -> None:
-    """The code of a lease in the backup may still run, and the restored process has no holders."""
-    create_table(operator.dynamodb, "restored", "process_name")
-    until = {"old": int(time.time()) - 60, "new": int(time.time()) + 600}
-    leases = {
-        name: {"M": {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": str(end)}, "code": {"S": "c"}}}
-        for name, end in until.items()
-    }
-    for process, names in {"leased": ("old", "new"), "ended": ("old",)}.items():
-        item = {
-            "process_name": {"S": process},
-            "slot_limit": {"N": "7"},
-            "slots_in_use": {"N": str(len(names))},
-            "holders": {"M": {name: leases[name] for name in names}},
-            "grants": {"N": "1"},
-            "target": {"S": "sample-job"},
-        }
-        operator.dynamodb.put_item(TableName="restored", Item=item)
-
-    ended = operator.run("stack", "restore", "--from", "restored")
-
-    assert "leased: copied, paused. The backup has leases: do not resume it before 20" in ended.stdout
-    assert "in 10 min" in ended.stdout
-    assert "ended: copied, paused.\n" in ended.stdout
-    assert "wait for the longest lease that your code takes" in ended.stdout
-    assert (operator.process("leased").paused, dict(operator.process("leased").holders)) == (True, {})

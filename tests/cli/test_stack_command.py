@@ -13,7 +13,8 @@ import pytest
 from slotkeeper_cli import slot_control, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.account_contents import add_malformed, edit
-from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
+from tests.cli.operator_account import NOW, ROOT, TEMPLATE, Operator, client, entered
+from tests.cli.situations import set_clock
 from tests.support.tables import create_table
 
 
@@ -178,7 +179,9 @@ def test_reconcile_repairs_the_readable_processes_and_names_the_malformed_one(
     assert "slotkeeper process repair odd" in ended.stderr
 
 
-def test_restore_copies_missing_processes_paused_and_without_holders(operator: Operator) -> None:
+def test_restore_copies_missing_processes_paused_and_without_holders(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The restored holders are outdated: only running executions may hold a slot."""
     machine = operator.machine()
     create_table(operator.dynamodb, "restored", "process_name")
@@ -192,17 +195,32 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
         "default_weight": {"N": "2"},
         "run_settings": {"M": {"timeout_minutes": {"N": "9"}, "settle_seconds": {"N": "8"}}},
     }
-    for item in (old, old | {"process_name": {"S": "sample"}}, {"process_name": {"S": "odd"}}):
+    # The code of a lease in the backup may still run.
+    lease = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": str(int(NOW) + 600)}, "code": {"S": "c"}}
+    leased = old | {"process_name": {"S": "leased"}, "holders": {"M": {"lease-1": {"M": lease}}}}
+    ended_lease = {"M": lease | {"until": {"N": str(int(NOW) - 60)}}}
+    before = leased | {"process_name": {"S": "before"}, "holders": {"M": {"lease-1": ended_lease}}}
+    for item in (old, leased, before, old | {"process_name": {"S": "sample"}}, {"process_name": {"S": "odd"}}):
         operator.dynamodb.put_item(TableName="restored", Item=item)
+    monkeypatch.setenv("TZ", "UTC")
+    set_clock(monkeypatch, NOW)
     ended = operator.run("stack", "restore", "--from", "restored", "--json")
-    assert (ended.json["taken"], ended.json["left"], ended.json["leased_until"]) == (["lost"], ["sample"], {})
+    assert (sorted(ended.json["taken"]), ended.json["left"]) == (["before", "leased", "lost"], ["sample"])
+    assert ended.json["leased_until"] == {"leased": "2026-09-21T14:23:25Z"}
     assert "odd" in ended.json["malformed"][0]
     taken = operator.process("lost")
     assert (taken.slot_limit, taken.slots_in_use, dict(taken.holders), taken.paused) == (7, 0, {}, True)
     assert (taken.target, taken.default_weight, taken.timeout_minutes, taken.settle_seconds) == (machine, 2, 9, 8)
     assert taken.grants > 1, "a value comes never again"
     assert operator.process().slot_limit == 1
+    assert (operator.process("leased").paused, dict(operator.process("leased").holders)) == (True, {})
     assert operator.run("stack", "restore", "--from", "nowhere").exit_code == 4
+    for name in ("leased", "before"):
+        operator.processes.remove(name)
+    shown = operator.run("stack", "restore", "--from", "restored").stdout
+    assert "leased: copied, paused. The backup has leases: do not resume it before 2026-09-21 14:23:25" in shown
+    assert "before: copied, paused.\n" in shown
+    assert "wait for the longest lease that your code takes" in shown
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,9 +16,8 @@ from slotkeeper_cli.commands import status
 from slotkeeper_cli.doctor import slot_checks
 from slotkeeper_cli.doctor.readings import ProcessWithQueue, Queues
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
-from slotkeeper_cli.status import MAX_DETAILED
 from tests.cli.account_contents import add_malformed, edit
-from tests.cli.operator_account import NOW, Operator, StubbedCalls, client
+from tests.cli.operator_account import NOW, Operator, StubbedCalls
 from tests.cli.situations import set_clock
 from tests.support.template import parsed_template
 
@@ -160,38 +156,14 @@ def test_a_bar_is_full_only_if_the_limit_is(in_use: int, limit: int, bar: str) -
     assert status.slots_bar(in_use, limit) == f"[{bar:.<10}]"
 
 
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count the calls by operation."""
-    calls: Counter[str] = Counter()
-
-    def note(model: Any, **_: Any) -> None:
-        calls[model.name] += 1
-
-    services = [client(name).meta.events for name in ("dynamodb", "sqs", "stepfunctions", "glue", "lambda", "ssm")]
-    for events in services:
-        events.register("before-call", note)
-    yield calls
-    for events in services:
-        events.unregister("before-call", note)
-
-
-def test_no_holder_is_described_and_no_process_takes_a_call_of_its_own(operator: Operator) -> None:
-    operator.processes.set_limit("sample", 200)
-    for number in range(3):
-        operator.processes.create(f"p{number}", 1, "sample-job")
-    names = [operator.hold(f"r{number}") for number in range(MAX_DETAILED + 5)]
-    with counted() as calls:
-        operator.run("status", "--json")
-    assert (calls["Query"], calls["DescribeExecution"], calls["ListExecutions"], calls["GetJobRuns"]) == (0, 0, 1, 0)
-
-    for name in names:
-        operator.stop(name)
-    with counted() as calls:
-        shown = operator.run("status", "sample", "--json").json
-    assert (calls["DescribeExecution"], calls["ListExecutions"], calls["BatchGetItem"]) == (MAX_DETAILED, 1, 1)
+def test_of_many_holders_the_youngest_are_not_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer, "MAX_DETAILED", 2)
+    operator.processes.set_limit("sample", 7)
+    for number in range(7):
+        operator.hold(f"r{number}")
+    shown = operator.run("status", "sample", "--json").json
     assert [each["why"] for each in shown["not_read"]] == ["the requests and the work of the 5 youngest holders"]
-    assert shown["processes"][0]["holders"][-1]["execution_status"] is None
+    assert [bool(each["request_id"]) for each in shown["processes"][0]["holders"]] == [True] * 2 + [False] * 5
 
 
 def test_queues_beyond_the_scan_are_read_by_themselves(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
