@@ -108,7 +108,7 @@ SITUATIONS = {
         "process remove sample",
         says=(
             "Remove process sample? It is paused first, and removed when its 1 holder (1 slot) ended, for which the "
-            "command waits 1 h at most. Queued requests: 2, which are rejected as UnknownProcess.",
+            "command waits 1 h at most. Queued requests are rejected as UnknownProcess: 2 requests wait.",
             "give --yes to confirm. Nothing was changed.",
         ),
         exit_code=6,

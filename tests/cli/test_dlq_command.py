@@ -64,11 +64,6 @@ def test_show_prints_body_and_attributes_and_times_in_words(
     assert f"  sent at: {local_time(1_790_000_001)}\n" in shown
 
 
-def test_show_cuts_a_very_long_message(operator: Operator) -> None:
-    move_by_sqs(operator, "{}", code="Odd", reason="x" * 5000)
-    assert f"reason: {'x' * 4000}... (the whole text: --json)\n" in operator.run("dlq", "show", "request").stdout
-
-
 @pytest.mark.parametrize("name", ["show", "redrive", "discard"])
 def test_an_unknown_id_changes_nothing(operator: Operator, name: str) -> None:
     move_by_sqs(operator, '{"process": "sample", "request_id": "b"}')

@@ -40,8 +40,6 @@ Ids = Annotated[
 ]
 Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages per queue.")]
-# Characters of a reason, enough for a whole error message of Glue.
-MAX_REASON_SHOWN = 4000
 
 
 @app.command("list", cls=StackCommand)
@@ -246,9 +244,7 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
     console.print(f"  message {message.message_id}")
     console.print(f"  since: {local_time(message.sent_at)}")
     console.print(f"  code: {message.code}")
-    reason = message.reason[:MAX_REASON_SHOWN]
-    more = "... (the whole text: --json)" if len(message.reason) > MAX_REASON_SHOWN else ""
-    print_lines(console, f"  reason: {reason}{more}", "    ")
+    print_lines(console, f"  reason: {message.reason}", "    ")
     for name, value in message.details.items():
         console.print(f"  {name.replace('_', ' ')}: {_readable(name, value)}")
     if message.had_token:

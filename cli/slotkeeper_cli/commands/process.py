@@ -181,7 +181,10 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
     account.control.operations.set_limit(process, limit)
     _warn_of_limit(context, account, after)
     heavy = {name: holder.weight for name, holder in after.holders.items() if limit < holder.weight != 1}
-    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *_above_the_limit(after)]
+    lines = [f"{process}: {before.slot_limit} -> {limit} slots."]
+    if after.held_weight > limit:
+        used = f"{after.held_weight:,} in use by {count(len(after.holders), 'holder')}"
+        lines.append(f"{used}: no request is admitted until enough of them have ended.")
     if heavy:
         ids = account.request_ids([(process, name) for name in heavy])
         named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
@@ -192,18 +195,6 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
     data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
     context.out.result(data, lines)
-
-
-def _above_the_limit(process: Process) -> list[str]:
-    holders, limit = len(process.holders), process.slot_limit
-    if process.held_weight <= limit:
-        return []
-    if process.held_weight == holders:
-        return [f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."]
-    return [
-        f"{count(holders, 'holder')} have {process.held_weight} in use: no request is admitted until enough of them "
-        "have ended."
-    ]
 
 
 def _warn_of_limit(context: CommandContext, account: Account, process: Process) -> None:
@@ -373,7 +364,8 @@ def add(
     _warn_of_limit(context, account, control.process(process))
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     data |= {"rate": paced and str(paced)}
-    context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
+    text = f"{process} has {count(limit, 'slot')} for {target_text(target)}" + " and is paused" * paused + "."
+    context.out.result(data | {"paused": paused, "problems": problems}, text)
 
 
 def _exists(control: SlotControl, process: str) -> CommandRefused:
@@ -383,20 +375,6 @@ def _exists(control: SlotControl, process: str) -> CommandRefused:
         f"process {process!r} exists already: change it with slotkeeper process set-limit, set-rate, "
         "pause and resume. Nothing was changed."
     )
-
-
-def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
-    sentences = [f"{process} has {count(settings['slot_limit'], 'slot')} for {target_text(settings['target'])}"]
-    sentences[0] += " and is paused" * paused
-    if settings["default_weight"] != 1:
-        sentences.append(f"A request without a weight takes {settings['default_weight']}")
-    if settings["timeout_minutes"]:
-        sentences.append(f"Its work is stopped after {duration(settings['timeout_minutes'] * 60)}")
-    if settings["settle_seconds"]:
-        sentences.append(f"Its slots are kept for {duration(settings['settle_seconds'])} after an abort")
-    if settings["rate"]:
-        sentences.append(f"At most {settings['rate']} may start")
-    return ". ".join(sentences) + "."
 
 
 @app.command("remove", cls=StackCommand)
@@ -415,11 +393,10 @@ def remove(
     account = Account(context.stack)
     control, before = account.control, account.control.process(process)
     waiting = _Waiting(account, [before])
-    number = f"{'more than ' * waiting.is_cut}{waiting.number:,}"
     context.confirm(
         f"Remove process {process}? It is paused first, and removed when its {count(len(before.holders), 'holder')} "
         f"({count(before.slots_in_use, 'slot')}) ended, for which the command waits {duration(timeout * 60)} at most. "
-        f"Queued requests: {waiting.unread or number}, which are rejected as UnknownProcess."
+        f"Queued requests are rejected as UnknownProcess: {waiting}."
     )
     audit("process remove", process=process, holders=sorted(before.holders))
     control.operations.pause(process)
