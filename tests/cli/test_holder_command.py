@@ -57,24 +57,21 @@ def _heavy(operator: Operator) -> str:
 REFUSED = {
     "its execution runs": (
         lambda operator: operator.hold("a"),
-        ("a ({name}) may still use its slot: its execution is RUNNING.", "run slotkeeper request cancel a --stop."),
+        ("a ({name}) may still use its slot: its execution is RUNNING.", "slotkeeper explain {name}."),
     ),
     "its Glue run runs": (
         _with_a_run,
-        ("Glue run jr_0 of job sample-job has not ended. The janitor releases the slot by about",),
+        ("Glue run jr_0 of job sample-job has not ended.",),
     ),
     "its execution has just ended": (
         _stopped_just_now,
-        (
-            "its execution is ABORTED, but a Glue run that it started last may not show yet; wait",
-            "The janitor releases the slot by about",
-        ),
+        ("its execution is ABORTED, but a Glue run that it started last may not show yet; wait",),
     ),
     "its slot is reserved": (_reserved, ("its starter, or the next dispatch, starts its workflow",)),
-    "it has no execution": (_without_execution, ("The janitor decides a day after the slot was reserved, at 20",)),
+    "it has no execution": (_without_execution, ("the janitor decides after a day, at 20",)),
     "its lease has not ended": (
         _lease(900),
-        ("lease lease-1 may still use its slot: it ends in 14 min", "its code receives SlotLost"),
+        ("lease lease-1 may still use its slot: it ends in 14 min", "slotkeeper explain lease-1"),
     ),
     "its lease may not have ended by another clock": (_lease(-CLOCK_SKEW_SECONDS // 2), ("it expired",)),
     "it is heavy": (_heavy, ("With --force its slot, weight 5, is released now",)),

@@ -140,7 +140,7 @@ def test_release_is_refused_while_the_child_runs_and_within_its_settle_time(
     arn = operator.run_child(name, machine)
     operator.stop_long_ago(name)
     reason = operator.refuses("holder", "release", name)
-    assert f"its child execution {arn} is RUNNING. The janitor releases the slot by about" in reason
+    assert f"its child execution {arn} is RUNNING. What ends it, and when its slot" in reason
 
     operator.stop(name, machine)
     reason = operator.refuses("holder", "release", name)

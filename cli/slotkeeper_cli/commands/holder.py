@@ -22,7 +22,6 @@ from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time
 from slotkeeper_cli.holders import (
     check_gap_seconds,
-    estimate,
     grace_seconds,
     lease_as_dict,
     lease_text,
@@ -31,7 +30,7 @@ from slotkeeper_cli.holders import (
 )
 from slotkeeper_cli.request_finder import RequestFinder
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.target_checks import target_in, target_text
+from slotkeeper_cli.target_checks import target_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
@@ -59,7 +58,7 @@ def release(
     process, execution = _holder(control, request_id)
     holder = process.holders[execution]
     checked: list[str] = []
-    described, known_id, label = None, None, f"lease {execution}"
+    known_id, label = None, f"lease {execution}"
     if holder.is_lease:
         alive = _lease_alive(holder, checked)
     else:
@@ -71,10 +70,10 @@ def release(
         context.out.note(f"- {line}")
     weight = f"{text}," if (text := weight_text(holder.weight)) else ""
     if alive and not force:
-        instead = _instead(context, process, holder, described, known_id or execution)
         raise CommandRefused(
-            f"{label} may still use its slot: {alive}. {instead} With --force its slot{weight} is released now, and "
-            "more than the limit allows may run. Nothing was changed."
+            f"{label} may still use its slot: {alive}. What ends it, and when its slot will be free: "
+            f"{next_step('explain', execution)}. With --force its slot{weight} is released now, and more than the "
+            "limit allows may run. Nothing was changed."
         )
     if alive:
         context.confirm(f"Release the slot of {label} although it may still use it ({alive})?")
@@ -131,34 +130,6 @@ def _holders_of(control: SlotControl, processes: list[Process], given: str) -> l
     return [(known[row.process], row.execution) for row in rows if row.execution in known[row.process].holders]
 
 
-def _instead(context: CommandContext, process: Process, holder: Holder, execution: Execution | None, label: str) -> str:
-    """What to do instead of releasing the slot, or by when the janitor releases it."""
-    if holder.is_lease:
-        removed = local_time(holder.removable_from or 0)
-        return f"The janitor removes it from {removed} on; without its slot, its code receives SlotLost."
-    if execution is not None and not execution.is_closed:
-        return f"To end it, run {next_step('request cancel', label, stop=True)}."
-    if execution is None and holder.state == "RESERVED":
-        return f"To end it, run {next_step('request cancel', label, stop=True)} once it runs."
-    if execution is None:
-        return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
-    now, grace = time.time(), grace_seconds(context.stack.parameters)
-    target = target_of(process, holder)
-    if execution.stopped_at is None:
-        ended, work = float(holder.since), None
-    else:
-        ended = max(execution.stopped_at, holder.since)
-        try:
-            work = target_in(context.stack, target).work(execution.name, holder.since)
-        except ClientError as error:
-            if not is_denied(error):
-                raise
-            return f"Find out in the console of {target_text(target)} whether it has ended."
-    # Its grace time may have passed: then the next run is the first that checks it.
-    release = estimate(context.stack.parameters, max(ended, now - grace), target, work, process.settle_seconds)
-    return f"The janitor releases the slot {release.text(now)}."
-
-
 def _in_use(
     context: CommandContext,
     control: SlotControl,
@@ -188,7 +159,8 @@ def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: floa
     if holder.state == "RESERVED":
         return "its starter, or the next dispatch, starts its workflow"
     if execution is None or execution.stopped_at is None:
-        return "it began less than a day ago, and DescribeExecution may not show its execution yet"
+        decides = local_time(holder.since + 86_400)
+        return f"DescribeExecution may not show its execution yet; the janitor decides after a day, at {decides}"
     left = duration(execution.stopped_at + grace - now)
     return f"its execution is {execution.status}, but a {noun} that it started last may not show yet; wait {left}"
 
