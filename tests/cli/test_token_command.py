@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support import simulated_tables
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
 FUNCTION = "AWS::Lambda::Function"
 CODE = "ROWBOAT-LANTERN-GRAVEL"
+REFUSAL = "POST /auth was answered with 401"
 
 
 def put(operator: Operator, generation: int = 7, age: float = 600, **attributes: Any) -> None:
@@ -36,8 +38,7 @@ def lock(expires_in: float) -> dict[str, Any]:
 
 
 def refusal(seconds: float) -> dict[str, Any]:
-    reason = "POST /auth was answered with 401"
-    return {"refused_until": {"N": f"{time.time() + seconds:.3f}"}, "refused_reason": {"S": reason}}
+    return {"refused_until": {"N": f"{time.time() + seconds:.3f}"}, "refused_reason": {"S": REFUSAL}}
 
 
 def raw(operator: Operator) -> dict[str, Any]:
@@ -49,50 +50,45 @@ def raw(operator: Operator) -> dict[str, Any]:
 # show --------------------------------------------------------------------------------------------------------------
 
 
+NONE = {
+    "token_name": "chatbot",
+    "generation": 0,
+    "stored": False,
+    "stored_at": None,
+    "age_seconds": None,
+    "lock": None,
+    "refused": None,
+    "refreshed_by": "the container that needs it",
+}
+
+
 def test_show_before_the_first_token(operator: Operator) -> None:
-    ended = operator.run("token", "show", "--json")
-    assert ended.exit_code == 0
-    assert ended.json == {
-        "token_name": "chatbot",
-        "generation": 0,
-        "stored": False,
-        "stored_at": None,
-        "age_seconds": None,
-        "lock": None,
-        "refused": None,
-        "refreshed_by": "the container that needs it",
-    }
+    assert operator.run("token", "show", "--json").json == NONE
     assert "none yet" in operator.run("token", "show").stdout
 
 
 @pytest.mark.parametrize(
-    ("expires_in", "expired", "expected"), [(8, False, "the lock expires in"), (-60, True, "its holder has died")]
+    ("attributes", "key", "has", "shown"),
+    [
+        (lambda: {"refresh_lock": lock(8)}, "lock", {"expired": False}, "the lock expires in"),
+        (lambda: {"refresh_lock": lock(-60)}, "lock", {"expired": True}, "its holder has died"),
+        (lambda: refusal(20), "refused", {"over": False, "reason": REFUSAL}, f": {REFUSAL}"),
+        (lambda: refusal(-20), "refused", {"over": True}, f" (expired): {REFUSAL}"),
+    ],
 )
-def test_show_of_a_stored_token_and_of_its_lock(
-    operator: Operator, expires_in: float, expired: bool, expected: str
+def test_show_of_a_stored_token_its_lock_and_a_refusal(
+    operator: Operator, attributes: Callable[[], dict[str, Any]], key: str, has: dict[str, Any], shown: str
 ) -> None:
-    put(operator, refresh_lock=lock(expires_in))
-    shown = operator.run("token", "show", "--json").json
-    assert (shown["generation"], shown["stored"], shown["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
-    assert (shown["lock"]["expired"], set(shown["lock"])) == (expired, {"since", "expires", "expired"})
-    text = operator.run("token", "show").stdout
+    put(operator, **attributes())
+    data, text = operator.run("token", "show", "--json").json, operator.run("token", "show").stdout
+    assert (data["generation"], data["stored"], data["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
+    assert data[key] | has == data[key]
     assert "10 min" in text
-    assert expected in text
-
-
-@pytest.mark.parametrize(("seconds", "over"), [(20, False), (-20, True)])
-def test_show_of_a_refusal(operator: Operator, seconds: float, over: bool) -> None:
-    put(operator, **refusal(seconds))
-    shown = operator.run("token", "show", "--json").json["refused"]
-    assert (shown["over"], shown["reason"]) == (over, "POST /auth was answered with 401")
-    assert ("(expired)" in operator.run("token", "show").stdout) == over
+    assert shown in text
 
 
 def test_a_malformed_item_is_reported_without_its_token(operator: Operator) -> None:
-    put(operator, generation=7)
-    operator.dynamodb.put_item(
-        TableName=operator.outputs["TokenTableName"], Item={**raw(operator), "stored_at": {"S": TOKEN}}
-    )
+    put(operator, stored_at={"S": TOKEN})
     ended = operator.run("token", "show")
     assert ended.exit_code == 1
     assert "stored_at is not of its documented type" in ended.stderr
