@@ -12,7 +12,7 @@ import sys
 import termios
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyte
 
@@ -81,12 +81,19 @@ class Terminal:
         self._screen.reset()
         _set_size(self._device, columns, lines)
 
-    def ends(self) -> int:
-        """Wait until the command has ended; return its exit code."""
+    def ends(self, pressing: str = "") -> int:
+        """Wait until the command has ended; return its exit code.
+
+        Args:
+            pressing: keys that are pressed until then, since a Ctrl-D is lost while the terminal changes its mode.
+        """
 
         def status() -> tuple[int, int] | None:
             self._read()
             process, code = os.waitpid(self._fork, os.WNOHANG)
+            if pressing and not process:
+                with suppress(OSError):  # the command has closed the terminal
+                    self.type(pressing)
             return (process, code) if process else None
 
         code = os.waitstatus_to_exitcode(wait_until(status, "the end of the command")[1])

@@ -51,7 +51,7 @@ def _small(operator: Operator) -> None:
 
 
 def _large(operator: Operator) -> None:
-    """More of all that `_small` has made: holders of which half do not run, and processes with a queued request each."""
+    """More of all: holders, of which half do not run, and processes with a queued request each."""
     operator.processes.set_limit("sample", HOLDERS + 1)
     for number in range(HOLDERS):
         name = operator.hold(f"h{number}")

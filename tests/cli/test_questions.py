@@ -33,7 +33,7 @@ def test_an_answer_on_the_terminal(answer: str, exit_code: int, says: str) -> No
     with terminal(*REMOVE) as shown:
         shown.shows("[y/N]:")
         shown.type(answer)
-        assert shown.ends() == exit_code
+        assert shown.ends(pressing="\x04" if answer == "\x04" else "") == exit_code
         assert says in shown.text()
 
 
