@@ -14,7 +14,7 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import percentile
 from slotkeeper_cli.replay import QueuedWork, Replay, SettingsChange
-from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
+from slotkeeper_cli.what_if.prediction import CannotKnow, Course, _bounds, _lengths, predict
 from slotkeeper_cli.what_if.recording import PastRequest, Recording, recording_of
 
 PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
@@ -168,6 +168,14 @@ def test_a_request_that_runs_takes_as_long_as_one_that_took_longer_than_it_has()
 
 
 # ---------------------------------------------------------------------------------------------------------- recording
+
+
+@pytest.mark.parametrize("seconds", [[0.0] * 42, [0.001] * 41 + [100_000.0]], ids=["none", "one of all"])
+def test_durations_of_which_the_mean_is_not_known_are_at_least_0(seconds: list[float]) -> None:
+    past = [PastRequest(f"p-{at}", 10.0 * at, 10.0 * at, 10.0 * at + each) for at, each in enumerate(seconds)]
+    recording = Recording(PROCESS, 0.0, 1000.0, [*past, PastRequest("p-open", 500.0, None, None)])
+    low, high = _bounds(recording, _lengths(recording))
+    assert 0.0 <= low["p-open"] <= high["p-open"]
 
 
 def _row(execution: str, sent: float, started: float | None, ended: float | None, **fields: Any) -> RequestRow:

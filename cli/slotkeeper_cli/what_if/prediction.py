@@ -327,7 +327,9 @@ def _bounds(recording: Recording, lengths: Mapping[str, float]) -> tuple[dict[st
     One that has run for longer than each of them ends now, or never.
     """
     ended = _ended(recording)
-    error = 2 * stdev(ended) / math.sqrt(len(ended)) / fmean(ended) if len(ended) > 1 else 1.0
+    mean = fmean(ended) if len(ended) > 1 else 0.0
+    # No slot is held for less than no time.
+    error = min(1.0, 2 * stdev(ended) / math.sqrt(len(ended)) / mean) if mean else 1.0
     low, high = dict(lengths), dict(lengths)
     for each in recording.requests:
         if each.ended is None:
