@@ -107,6 +107,8 @@ class StackConnection:
         self.local_file = local
         self._local = json.loads(local.read_text()) if local else None
         self._clients: dict[str, Any] = {}
+        # Threads share clients, but not the session that makes them (Boto3 documentation, "Session", multithreading).
+        self._making = threading.Lock()
         self._budgets = {operation: CallBudget(*budget) for operation, budget in BUDGETS.items()}
         self._session = (
             _isolated(self._local) if self._local else boto3.Session(profile_name=profile, region_name=region)
@@ -133,9 +135,10 @@ class StackConnection:
 
     def client(self, service: str) -> Any:
         """The boto3 client of a service, made on first use."""
-        if service not in self._clients:
-            self._clients[service] = self._make(service, _CLIENT_CONFIG)
-        return self._clients[service]
+        with self._making:
+            if service not in self._clients:
+                self._clients[service] = self._make(service, _CLIENT_CONFIG)
+            return self._clients[service]
 
     def invoke(self, function: str) -> dict[str, Any]:
         """Invoke a function with an empty event, and wait for its response (Lambda, Invoke)."""

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper_cli import account, stack_connection
 from slotkeeper_cli.account import Account
+from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.stack_connection import BUDGETS, CallBudget, StackConnection
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -122,3 +123,18 @@ def test_of_many_executions_the_running_ones_are_listed_and_some_others_describe
     operator.stop("ended")
     statuses = Account(StackConnection("slotkeeper")).statuses(["runs", "ended", "missing", "not described"])
     assert statuses == {"runs": "RUNNING", "ended": "ABORTED", "missing": ""}
+
+
+def test_threads_that_need_a_client_first_make_one_at_a_time(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, made = StackConnection("slotkeeper"), list[str]()
+
+    def make(service: str, _: object) -> object:
+        assert stack._making.locked()
+        made.append(service)
+        return object()
+
+    monkeypatch.setattr(stack, "_make", make)
+    assert len(set(in_parallel(stack.client, ["glue"] * 8 + ["sqs"] * 8))) == 2
+    assert sorted(made) == ["glue", "sqs"]
