@@ -221,12 +221,14 @@ class _Reader:
         oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
         names = [name for name, holder in oldest if not holder.is_lease]
         statuses: Mapping[str, str] = self.search.try_read("executions", lambda: self._account.statuses(names), {})
-        ids = self._account.request_ids([(process.name, name) for name in names])
+        # The ids of those that come first are read.
+        in_order = sorted(oldest, key=lambda entry: statuses.get(entry[0]) not in CLOSED_STATUSES)
+        ids = self._account.request_ids([(process.name, name) for name, holder in in_order if not holder.is_lease])
         shown = []
-        for name, holder in oldest:
+        for name, holder in in_order:
             status = {} if holder.is_lease else {"execution_status": statuses.get(name)}
             shown.append(holder_as_dict(name, holder, ids.get(name), self.now) | status)
-        return sorted(shown, key=lambda each: each.get("execution_status") not in CLOSED_STATUSES)
+        return shown
 
     def leases(self, given: str, only: str | None) -> list[dict[str, Any]]:
         """The leases of a name, in one process or in all."""

@@ -190,6 +190,17 @@ def _index(monkeypatch: pytest.MonkeyPatch, *attempts: tuple[str, str, int], is_
     monkeypatch.setattr(RowSearch, "attempts", lambda *_: Listed([*attempts], is_cut=is_cut))
 
 
+def test_of_many_holders_those_whose_execution_has_ended_are_named_by_their_requests(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slotkeeper_cli.account.MAX_KEYS", 1)
+    operator.processes.set_limit("sample", 2)
+    operator.hold("runs")
+    operator.stop(operator.hold("ended"))
+    operator.wait("b")
+    assert "  held by ended  RUNNING" in operator.run("explain", "b").stdout
+
+
 def test_an_execution_is_found_although_its_row_changes_between_the_reads(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
