@@ -131,6 +131,7 @@ def _row(row: RequestRow, now: float) -> dict[str, Any]:
     return {
         "request_id": row.request_id,
         **attempt_as_dict(row),
+        "attempt": row.attempt or None,  # of a queued one it is not read
         "position": None,
         "since": iso(since),
         "age_seconds": int(now - since),

@@ -197,3 +197,9 @@ def test_what_was_not_read_of_a_period_is_stated(operator: Operator, monkeypatch
     shown = operator.run(*LIST, "--since", "1h").stdout
     assert "Not read: RequestTable: there are more than 1 requests that have ended since 20" in shown
     assert "Not read: RequestTable: 2 rows are malformed: odd, and 1 more" in shown
+
+
+def test_the_attempt_of_a_queued_request_in_a_period_is_not_stated(operator: Operator) -> None:
+    operator.wait("a")
+    (shown,) = operator.run("request", "list", "sample", "--since", "1h", "--json").json["requests"]
+    assert (shown["state"], shown["attempt"]) == ("queued", None)
