@@ -35,7 +35,6 @@ class Demand:
         shortest_job: seconds. Jobs that take less cannot keep all slots busy.
     """
 
-    slots: int
     bytes: int
     cycle_units: int
     starts_a_second: float
@@ -50,7 +49,7 @@ def demand(process: str, target: str, slots: int, weight: int = 1) -> Demand:
         size += len("default_weight") + _number(weight) + slots * (1 + len("weight") + _number(weight))
     units = CYCLE_WRITES * max(1, -(-size // KB))
     starts = PARTITION_UNITS / units
-    return Demand(slots, size, units, starts, slots / starts)
+    return Demand(size, units, starts, slots / starts)
 
 
 def size_problems(process: Process, slots: int, run_seconds: float | None = None) -> list[str]:

@@ -166,21 +166,25 @@ def _page(
     return {key: [shown(each) for each in records[first : first + size]], **more}
 
 
-def _audit(operator: Operator, account: _Account, *options: str) -> dict[str, Any]:
-    lists = {"ListExecutions": account.executions, "DescribeExecution": account.describe}
-    with (
-        StubbedCalls("stepfunctions", lists),
-        StubbedCalls("glue", {"GetJobRuns": account.runs}),
-        StubbedCalls("dynamodb", {"Query": account.query}),
-    ):
-        ended = operator.run("audit", "sample", "--json", *options)
-    result: dict[str, Any] = ended.json
-    return result | {"results": {each["id"]: each["result"] for each in result["checks"]}}
+Audit = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def _later(monkeypatch: pytest.MonkeyPatch) -> None:
+def audit(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Audit:
+    """Asks for the audit of an account an hour after NOW; `results` of the answer: of each check."""
     set_clock(monkeypatch, NOW + HOUR)
+
+    def ask(account: _Account, *options: str) -> dict[str, Any]:
+        lists = {"ListExecutions": account.executions, "DescribeExecution": account.describe}
+        with (
+            StubbedCalls("stepfunctions", lists),
+            StubbedCalls("glue", {"GetJobRuns": account.runs}),
+            StubbedCalls("dynamodb", {"Query": account.query}),
+        ):
+            result: dict[str, Any] = operator.run("audit", "sample", "--json", *options).json
+        return result | {"results": {each["id"]: each["result"] for each in result["checks"]}}
+
+    return ask
 
 
 def _by_end(ran: _Ran) -> float:
@@ -196,11 +200,10 @@ def _one_after_another(number: int) -> list[_Ran]:
     return [_Ran(f"r{n}", (20 + 10 * n) / 3600, (11 + 10 * n) / 3600) for n in range(number)]
 
 
-@pytest.mark.usefixtures("_later")
-def test_a_hundred_thousand_requests_need_655_calls_for_them(operator: Operator) -> None:
+def test_a_hundred_thousand_requests_need_655_calls_for_them(audit: Audit) -> None:
     """Their rows need 51: of the queue, of what has not ended, one page of what has ended, and 48 parts of the rest."""
     account = _Account(_one_after_another(100_000), _by_end)
-    answer = _audit(operator, account, "--since", "12d")
+    answer = audit(account, "--since", "12d")
     assert account.calls == {"ListExecutions": 104, "GetJobRuns": 500, "Query": 51}
     assert {each for name, each in answer["results"].items() if name != "freed"} == {"holds"}
     limit = answer["checks"][0]
@@ -208,44 +211,40 @@ def test_a_hundred_thousand_requests_need_655_calls_for_them(operator: Operator)
     assert answer["figures"]["sample"]["utilization"] == pytest.approx(0.86, abs=0.01)
 
 
-@pytest.mark.usefixtures("_later")
-def test_only_the_pages_of_the_period_are_read(operator: Operator) -> None:
+def test_only_the_pages_of_the_period_are_read(audit: Audit) -> None:
     account = _Account(_one_after_another(10_000), _by_end)
-    answer = _audit(operator, account, "--since", "1h")
+    answer = audit(account, "--since", "1h")
     assert account.calls == {"ListExecutions": 5, "GetJobRuns": 2, "Query": 3}
     assert 350 < sum(answer["figures"]["sample"]["executions"].values()) <= 360
 
 
-@pytest.mark.usefixtures("_later")
 @pytest.mark.parametrize("order", [_by_end, _by_start])
 @pytest.mark.parametrize("until", [None, 1.0], ids=["still runs", "ended an hour ago"])
 def test_an_execution_of_40_hours_is_not_overlooked(
-    operator: Operator, until: float | None, order: Callable[[_Ran], float]
+    audit: Audit, until: float | None, order: Callable[[_Ran], float]
 ) -> None:
     """A second one ran meanwhile in its slot. The lists have thousands of other processes before it."""
     others = [_Ran(f"o{n}", n / 60 + 0.01, n / 60, "other") for n in range(1, 2390)]
     long, second = _Ran("long", 40, until), _Ran("second", 5, 4)
-    answer = _audit(operator, _Account([*others, second, long], order), "--since", "24h")
+    answer = audit(_Account([*others, second, long], order), "--since", "24h")
     assert answer["results"]["limit"] == "fails"
     assert long.name in answer["checks"][0]["examples"][0]
 
 
-@pytest.mark.usefixtures("_later")
-def test_a_list_that_is_not_in_the_order_of_ends_is_read_to_its_end(operator: Operator) -> None:
+def test_a_list_that_is_not_in_the_order_of_ends_is_read_to_its_end(audit: Audit) -> None:
     """The last execution of the list ended an hour ago, and no row names it."""
     others = [_Ran(f"o{n}", n / 60 + 3 * (n % 2), n / 60, "other") for n in range(1, 2390)]
     long = _Ran("long", 50, 1)
-    answer = _audit(operator, _Account([*others, long], _by_start, others), "--since", "24h")
+    answer = audit(_Account([*others, long], _by_start, others), "--since", "24h")
     assert f"{long.name} (sample), which began at" in answer["checks"][1]["examples"][0]
 
 
-@pytest.mark.usefixtures("_later")
 @pytest.mark.parametrize(("source", "why"), [(EXECUTIONS, "of the SUCCEEDED ones"), (GLUE_RUNS, "those of sample-job")])
 def test_a_list_that_is_not_read_to_its_end_shows_nothing(
-    operator: Operator, source: str, why: str, monkeypatch: pytest.MonkeyPatch
+    audit: Audit, source: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(history_reader.MAX_READ_PAGES, source, 3)
-    answer = _audit(operator, _Account(_one_after_another(5_000), _by_end), "--since", "2d")
+    answer = audit(_Account(_one_after_another(5_000), _by_end), "--since", "2d")
     assert (answer["results"]["limit"], answer["results"]["once"]) == ("not shown", "not shown")
     assert "fails" not in answer["results"].values()
     (unread,) = answer["not_read"]
@@ -253,25 +252,23 @@ def test_a_list_that_is_not_read_to_its_end_shows_nothing(
     assert why in unread["why"]
 
 
-@pytest.mark.usefixtures("_later")
-def test_executions_that_the_lists_lack_and_rows_name_are_described_or_named_as_not_read(operator: Operator) -> None:
+def test_executions_that_the_lists_lack_and_rows_name_are_described_or_named_as_not_read(audit: Audit) -> None:
     """As if the lists were in another order than AWS documents."""
     ran = _one_after_another(300)
     missing = [_Ran(f"x{n}", 10 + n / 100, 9.999 + n / 100) for n in range(101)]
-    within = _audit(operator, _Account(ran, _by_end, [*ran, *missing[:1]]), "--since", "24h")
+    within = audit(_Account(ran, _by_end, [*ran, *missing[:1]]), "--since", "24h")
     assert within["results"]["accounted"] == "fails"
     assert (
         "x0, attempt 1 (sample) is SUCCEEDED, and Step Functions has no execution" in within["checks"][1]["examples"][0]
     )
-    beyond = _audit(operator, _Account(ran, _by_end, [*ran, *missing]), "--since", "24h")
+    beyond = audit(_Account(ran, _by_end, [*ran, *missing]), "--since", "24h")
     assert beyond["results"]["accounted"] == "not shown"
     assert "of 101 that rows or holders name, and the lists do not, 100 were read" in beyond["not_read"][0]["why"]
 
 
-@pytest.mark.usefixtures("_later")
-def test_of_rows_that_have_expired_nothing_is_shown(operator: Operator) -> None:
+def test_of_rows_that_have_expired_nothing_is_shown(operator: Operator, audit: Audit) -> None:
     operator.parameters["RequestRetentionDays"] = "1"
-    answer = _audit(operator, _Account(_one_after_another(10), _by_end), "--since", "25h")
+    answer = audit(_Account(_one_after_another(10), _by_end), "--since", "25h")
     assert "rows are kept for 1 day after their end" in answer["not_read"][0]["why"]
     assert answer["results"]["limit"] == "not shown"
 

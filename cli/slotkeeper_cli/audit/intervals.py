@@ -34,6 +34,12 @@ def value_at(steps: Steps, instant: float) -> int:
     return steps[index - 1][1] if index else 0
 
 
+def pieces[Value](steps: Sequence[tuple[float, Value]]) -> list[tuple[float, float, Value]]:
+    """(start, end, value) of steps, by time; the last end is infinite."""
+    ends = [*(at for at, _ in steps[1:]), math.inf]
+    return [(at, end, value) for (at, value), end in zip(steps, ends, strict=False)]
+
+
 def percentile(values: Sequence[float], share: float) -> float | None:
     """By nearest rank: the smallest value that is not below this share of the values. None without values."""
     if not values:
@@ -67,7 +73,7 @@ def utilization(
         limits: (instant, limit from then on), by time.
     """
     offered = 0.0
-    for (at, limit), end in zip(limits, [*(at for at, _ in limits[1:]), math.inf], strict=True):
+    for at, end, limit in pieces(limits):
         length = overlap_seconds([(at, end)], window)
         if length and limit is None:
             return None

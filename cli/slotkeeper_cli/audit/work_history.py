@@ -22,6 +22,7 @@ from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority, process_of_execution
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.intervals import pieces
 from slotkeeper_cli.formatting import count
 
 if TYPE_CHECKING:
@@ -298,15 +299,9 @@ class LimitSteps:
     steps: Sequence[tuple[float, int | None]]
     paused: Sequence[tuple[float, float]] = ()
 
-    @property
-    def intervals(self) -> list[tuple[float, float, int | None]]:
-        """(start, end, limit), by time."""
-        ends = [*(at for at, _ in self.steps[1:]), math.inf]
-        return [(at, end, value) for (at, value), end in zip(self.steps, ends, strict=True)]
-
     def values(self, start: float, end: float) -> list[int | None]:
         """The limits in force at some instant of [start, end]."""
-        return [value for at, until, value in self.intervals if at <= end and until > start]
+        return [value for at, until, value in pieces(self.steps) if at <= end and until > start]
 
     def most(self, start: float, end: float) -> int | None:
         """The highest limit that may have been in force in a time; None if one is not known."""

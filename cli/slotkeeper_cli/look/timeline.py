@@ -16,7 +16,7 @@ from itertools import groupby, takewhile
 from operator import attrgetter, itemgetter
 
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.audit.intervals import Interval, weighted_steps
+from slotkeeper_cli.audit.intervals import Interval, pieces, weighted_steps
 from slotkeeper_cli.formatting import count, iso, one_line
 from slotkeeper_cli.look.pages import escaped, kind, lasting, plain, style
 from slotkeeper_cli.requests import state_of
@@ -157,7 +157,7 @@ def notes_of(of: Timeline) -> list[str]:
         found.insert(0, f"… is the common beginning of the names: {common}")
     panels = (("executions", of.holders), ("waits", of.waiting))
     found += [f"{len(bars):,} {noun} are too many for bars of their own." for noun, bars in panels if _are_many(bars)]
-    if any(value is None and at < of.until and end > of.since for at, end, value in _pieces(of.limits)):
+    if any(value is None and at < of.until and end > of.since for at, end, value in pieces(of.limits)):
         found.append("Where its line is missing, the limit is not known.")
     return found
 
@@ -222,11 +222,6 @@ def _palette() -> str:
     return style().partition("\n.look")[0].replace(":root", ".tl")
 
 
-def _pieces(steps: Steps) -> list[tuple[float, float, float | None]]:
-    ends = [*(at for at, _ in steps[1:]), math.inf]
-    return [(at, end, value) for (at, value), end in zip(steps, ends, strict=False)]
-
-
 def _peak(of: Timeline) -> int:
     return max((value for _, value in of.in_use), default=0)
 
@@ -266,7 +261,7 @@ class _Axis:
     def path(self, css: str, steps: Steps, top: float, *, filled: bool) -> str:
         """A value from each instant on, where it is known, in a box of 1000 by 100."""
         drawn, is_open = "", False
-        for at, end, value in _pieces(self._visible(steps)):
+        for at, end, value in pieces(self._visible(steps)):
             if value is None or not (at < self.until and end > self.since):
                 drawn += "V100Z" * (filled and is_open)
                 is_open = False
@@ -331,7 +326,7 @@ def _marks(of: Timeline, axis: _Axis) -> _Part:
 
 
 def _usage(of: Timeline, axis: _Axis) -> _Part:
-    parts = [each for each in _pieces(of.limits) if each[0] < axis.until and each[1] > axis.since]
+    parts = [each for each in pieces(of.limits) if each[0] < axis.until and each[1] > axis.since]
     known = [value for _, _, value in parts if value is not None]
     top = max(1, _peak(of), *known)
     limit = " to ".join(f"{each:,}" for each in sorted({min(known), max(known)})) if known else "not known"
