@@ -129,7 +129,7 @@ REFUSALS: dict[str, tuple[Recording, int, str]] = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_predicted_waits(name: str) -> None:
     recording, limit, expected = ANSWERS[name]
-    waits = predict(recording, limit).replayed.waits
+    waits = predict(recording, limit)["replayed"].waits
     assert tuple(percentile(waits, share) for share in (0.5, 0.9)) == pytest.approx(expected, rel=0.05, abs=0.5)
 
 
@@ -143,7 +143,7 @@ def test_what_the_records_do_not_show_is_refused_with_the_reason_and_what_to_do(
 def replays(*past: PastRequest, limit: int = 1) -> list[Course]:
     """The check and the replay of requests at one slot."""
     made = predict(Recording(PROCESS, 0.0, 1000.0, past), limit, least=0)
-    return [made.check, made.replayed]
+    return [made["check"], made["replayed"]]
 
 
 def test_what_delays_starts_without_a_rule_delays_them_in_the_replay_too() -> None:
@@ -163,7 +163,7 @@ def test_requests_that_ran_at_the_begin_hold_their_slots_and_are_not_counted() -
 def test_a_request_that_runs_takes_as_long_as_one_that_took_longer_than_it_has() -> None:
     past = [PastRequest(f"p-{at:02}", 200.0 * at, 200.0 * at, 200.0 * at + (10, 100)[at % 2]) for at in range(30)]
     past += [PastRequest("p-runs", 6000, 6000, None), PastRequest("p-queued", 6001, None, None)]
-    waits = predict(Recording(PROCESS, 0, 6050, past), 1).replayed.waits
+    waits = predict(Recording(PROCESS, 0, 6050, past), 1)["replayed"].waits
     assert waits[-1] == pytest.approx(99)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.what_if.prediction import CannotKnow, Prediction, predict
+from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
 from slotkeeper_cli.what_if.recording import recording_of
 from tests.simulation.recorded_world import Act, Arrival, RecordedWorld, lease, pause, redrive, resume, set_limit
 from tests.simulation.slots_state import SECOND, Plan, Sent
@@ -92,7 +92,7 @@ def recorded(shape: Shape, limit: int, acts: Sequence[Act], until: float) -> Rec
     return world
 
 
-def prediction(shape: Shape) -> Prediction:
+def prediction(shape: Shape) -> dict[str, Course]:
     """What the command predicts from the records of the run."""
     world = recorded(shape, shape.plan.limit, [*shape.acts, *shape.of_record], shape.until)
     process = world.process()
@@ -123,8 +123,8 @@ def test_a_prediction_has_the_waits_of_a_run_at_that_limit_or_says_that_it_canno
         assert f"| {name} | {limits} | cannot be known |" in PAGE
         return
     made = prediction(shape)
-    assert len(made.replayed.waits) == len(truth)
-    for found, true in zip(_of_waits(made.replayed.waits), _of_waits(truth), strict=True):
+    assert len(made["replayed"].waits) == len(truth)
+    for found, true in zip(_of_waits(made["replayed"].waits), _of_waits(truth), strict=True):
         assert abs(found - true) <= TOLERANCE * true + TOLERATED_SECONDS
-    columns = (made.recorded.waits, made.replayed.waits, truth)
+    columns = (made["recorded"].waits, made["replayed"].waits, truth)
     assert f"| {name} | {limits} | {' | '.join(_shown(_of_waits(waits)) for waits in columns)} |" in PAGE

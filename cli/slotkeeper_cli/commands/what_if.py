@@ -14,7 +14,7 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandRefused
-from slotkeeper_cli.formatting import count, duration, local_time, period_seconds, seconds
+from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
 from slotkeeper_cli.output import table
 from slotkeeper_cli.what_if import MAX_CALLS, read_recording
 from slotkeeper_cli.what_if.prediction import MIN_SAMPLES, CannotKnow, predict
@@ -69,11 +69,21 @@ def what_if(
     now = time.time()
     try:
         recording = read_recording(Account(context.stack), now - length, now, process)
-        found = predict(recording, limit, duration_factor, arrival_factor).as_dict()
+        found = predict(recording, limit, duration_factor, arrival_factor)
     except CannotKnow as error:
         raise CommandRefused(str(error)) from error
-    asked = {"limit": limit, "duration_factor": duration_factor, "arrival_factor": arrival_factor}
-    data = {"stack": context.stack.name, **asked, **found}
+    data = {
+        "stack": context.stack.name,
+        "limit": limit,
+        "duration_factor": duration_factor,
+        "arrival_factor": arrival_factor,
+        "process": process,
+        "since": iso(recording.since),
+        "until": iso(recording.until),
+        "requests": recording.counts,
+        **{name: course.figures() for name, course in found.items()},
+        "notes": list(recording.notes),
+    }
     context.out.result(data, lambda console: _render(console, data))
 
 

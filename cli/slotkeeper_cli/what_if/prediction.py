@@ -78,42 +78,17 @@ class Course:
         }
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The records and their replays.
-
-    Attributes:
-        check: the replay at the settings of then, which has the recorded waits.
-    """
-
-    recording: Recording
-    recorded: Course
-    check: Course
-    replayed: Course
-
-    def as_dict(self) -> dict[str, Any]:
-        """The prediction as JSON shows it."""
-        recording = self.recording
-        return {
-            "process": recording.process.name,
-            "since": iso(recording.since),
-            "until": iso(recording.until),
-            "requests": recording.counts,
-            "recorded": self.recorded.figures(),
-            "check": self.check.figures(),
-            "replayed": self.replayed.figures(),
-            "notes": list(recording.notes),
-        }
-
-
 def predict(
     recording: Recording,
     limit: int,
     duration_factor: float = 1.0,
     arrival_factor: float = 1.0,
     least: int = MIN_SAMPLES,
-) -> Prediction:
+) -> dict[str, Course]:
     """Replay the requests at a limit.
+
+    The result has the courses `recorded`, `check` (the replay at the settings of then, which has the recorded waits)
+    and `replayed`.
 
     Args:
         duration_factor: 0.5: each takes half of its time.
@@ -141,7 +116,7 @@ def predict(
             f"and the {ended:,} that have do not show well enough for how long these will hold their slots: the waits "
             "cannot be known. Give an earlier --since, or ask again after more have ended"
         )
-    return Prediction(recording, recorded, check, replayed)
+    return {"recorded": recorded, "check": check, "replayed": replayed}
 
 
 def _scaled(lengths: Mapping[str, float], factor: float) -> dict[str, float]:

@@ -143,7 +143,7 @@ def replay_agrees(recording: Recording, limit: int) -> CheckResult:
         made = predict(recording, limit, least=0)
     except CannotKnow as error:
         return check(claim, False, str(error))
-    recorded, replayed = (percentile(each.waits, 0.99) or 0.0 for each in (made.recorded, made.replayed))
+    recorded, replayed = (percentile(made[name].waits, 0.99) or 0.0 for name in ("recorded", "replayed"))
     agrees = None if recorded < LEAST_WAIT else abs(replayed - recorded) <= 0.1 * recorded
     return check(claim, agrees, f"p99 wait {recorded:.2f} s, replayed {replayed:.2f} s")
 
