@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import Listed
 from slotkeeper.slots.targets import kind_of
@@ -16,7 +15,6 @@ from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
-from slotkeeper_cli.retries import noteworthy
 from slotkeeper_cli.stack_connection import FLOWS, message_counts
 from slotkeeper_cli.target_checks import ShownWork, target_in
 from slotkeeper_cli.unread import Search
@@ -42,8 +40,6 @@ def status(account: Account, process: str | None = None) -> dict[str, Any]:
     """
     now, search, stack = time.time(), Search(), account.stack
     shown, malformed = ([account.process(process)], []) if process else account.processes()
-    downstreams = {} if process else account.downstreams()
-    errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
     queued = _queued(account, search, shown, now, is_whole=process is not None)
     processes = [_as_dict(one, queue, now) for one, queue in zip(shown, queued, strict=True)]
     if process:
@@ -56,9 +52,8 @@ def status(account: Account, process: str | None = None) -> dict[str, Any]:
         "process": process,
         "at": iso(now),
         "processes": processes,
-        "malformed": [str(each) for each in errors],
+        "malformed": [str(each) for each in malformed],
         "event_source": event_source,
-        "downstreams": noteworthy(downstreams),
         "queues": {queue: message_counts(attributes) for queue, attributes in account.queues().items()},
         "not_read": [each.as_dict() for each in search.not_read],
         "not_deployed": [flow.name for flow in stack.not_deployed],
