@@ -9,8 +9,7 @@ from __future__ import annotations
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.free_slot_checks import freed, taken
 from slotkeeper_cli.audit.history_checks import accounted, never_above, never_again
-from slotkeeper_cli.audit.order_check import in_order
-from slotkeeper_cli.audit.rate_check import never_faster
+from slotkeeper_cli.audit.start_checks import in_order, never_faster
 from slotkeeper_cli.audit.work_history import WorkHistory
 
 

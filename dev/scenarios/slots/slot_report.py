@@ -36,7 +36,7 @@ from slotkeeper_cli.audit.audit_page import audit_page, history_timeline
 from slotkeeper_cli.audit.check_result import CheckResult, Result
 from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.intervals import spread
-from slotkeeper_cli.audit.order_check import in_order
+from slotkeeper_cli.audit.start_checks import in_order
 from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.look.timeline import timeline_svg
 
