@@ -18,6 +18,7 @@ CHECKS: tuple[HealthCheck, ...] = (
     *retry_checks.CHECKS,
     *alarm_checks.CHECKS,
 )
+DRIFT = infrastructure_checks.DRIFT
 URGENT = tuple(check for check in CHECKS if check.is_urgent)
 
 

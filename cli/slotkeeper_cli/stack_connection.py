@@ -42,6 +42,8 @@ _NO_USER_CONFIG: dict[str, Any] = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
+_IN_PROGRESS = "DETECTION_IN_PROGRESS"  # of drift
+_DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes in total
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,36 @@ def template_of(stack: StackConnection) -> Mapping[str, Any]:
             raise CommandFailed("the deployed template is not JSON: deploy the stack again") from error
     template: Mapping[str, Any] = body
     return template
+
+
+def drifted_resources(stack: StackConnection) -> dict[str, str]:
+    """Detect stack drift; return the resources that are MODIFIED or DELETED, by logical id. It takes minutes.
+
+    Raises:
+        CommandFailed: drift detection did not complete.
+    """
+    client = stack.client("cloudformation")
+    detection = client.detect_stack_drift(StackName=stack.name)["StackDriftDetectionId"]
+    status = _IN_PROGRESS
+    for _ in range(_DRIFT_POLLS):
+        response = client.describe_stack_drift_detection_status(StackDriftDetectionId=detection)
+        status = response["DetectionStatus"]
+        if status != _IN_PROGRESS:
+            break
+        time.sleep(_DRIFT_PAUSE)
+    if status != "DETECTION_COMPLETE":
+        reason = response.get("DetectionStatusReason", "run this again")
+        raise CommandFailed(f"CloudFormation's drift detection is {status}: {reason}")
+    token: dict[str, str] = {}
+    drifted: dict[str, str] = {}
+    while True:
+        page = client.describe_stack_resource_drifts(
+            StackName=stack.name, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"], **token
+        )
+        drifted |= {one["LogicalResourceId"]: one["StackResourceDriftStatus"] for one in page["StackResourceDrifts"]}
+        if "NextToken" not in page:
+            return drifted
+        token = {"NextToken": page["NextToken"]}
 
 
 QUEUES = (

@@ -18,7 +18,7 @@ from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rows import Listed
-from slotkeeper_cli.attention import CHECKS
+from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.doctor import alarm_checks
 from slotkeeper_cli.doctor.alarm_checks import SEND, KeyUser
 from slotkeeper_cli.doctor.health_checks import HealthCheck
@@ -26,7 +26,7 @@ from slotkeeper_cli.doctor.readings import FunctionSettings, ProcessWithQueue, Q
 
 NOW = 1_790_000_000.0
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
-_CHECKS = {check.name: check for check in CHECKS}
+_CHECKS = {check.name: check for check in (*CHECKS, DRIFT)}
 
 
 def process(**changes: Any) -> Process:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from slotkeeper_cli import parallel
+from slotkeeper_cli import parallel, stack_connection
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.doctor import job_checks, readings, retry_checks
@@ -21,6 +21,7 @@ from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from tests.cli.account_contents import edit, send_dead_letter
 from tests.cli.operator_account import NOW, Operator, StubbedCalls, client, stack_of
 from tests.cli.situations import set_clock
+from tests.support.module_time import replace_time
 
 FUNCTION, RULE = "AWS::Lambda::Function", "AWS::Events::Rule"
 # Checks that need no more than the account of these tests has.
@@ -222,3 +223,28 @@ def test_a_large_ledger_is_read_in_part(operator: Operator, account: Account, mo
     with StubbedCalls("dynamodb", {"Scan": page}):
         rows, is_whole = retry_checks.ledger_rows(account)
     assert (len(rows), is_whole) == (7, False)
+
+
+@pytest.mark.parametrize("end", ["DETECTION_COMPLETE", "DETECTION_FAILED"])
+def test_stack_drift_is_polled_until_detection_ends(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    pauses: list[float] = []
+    replace_time(monkeypatch, stack_connection, sleep=pauses.append)
+    statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
+
+    def page(params: dict[str, Any]) -> dict[str, Any]:
+        # Operators change the retry policy.
+        name, more = ("RetryPolicyParameter", {}) if "NextToken" in params else ("First", {"NextToken": "more"})
+        return {"StackResourceDrifts": [{"LogicalResourceId": name, "StackResourceDriftStatus": "MODIFIED"}], **more}
+
+    answers = {
+        "DetectStackDrift": lambda _: {"StackDriftDetectionId": "1"},
+        "DescribeStackDriftDetectionStatus": lambda _: {"DetectionStatus": next(statuses)},
+        "DescribeStackResourceDrifts": page,
+    }
+    with StubbedCalls("cloudformation", answers):
+        ended = operator.run("doctor", "--stack-drift", "--only", "stack-drift")
+    failed = "not checked: CloudFormation's drift detection is DETECTION_FAILED"
+    assert (failed if end == "DETECTION_FAILED" else "First is MODIFIED, compared with the template") in ended.stdout
+    assert (len(pauses), "1 warning" in ended.stdout) == (2, True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.attention import CHECKS
+from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
@@ -29,6 +29,9 @@ def _names(incomplete: str) -> list[tuple[str, str]]:
 
 
 def doctor(
+    stack_drift: Annotated[
+        bool, typer.Option("--stack-drift", help="Also detect stack drift with CloudFormation, which takes minutes.")
+    ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=_names),
@@ -41,7 +44,7 @@ def doctor(
     intended. Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
     """
     context = current_context()
-    checks = {check.name: check for check in CHECKS}
+    checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}
     if unknown := sorted(set(only or ()) - checks.keys()):
         raise typer.BadParameter(
             f"--only: no check {', '.join(unknown)}.{did_you_mean(unknown[0], checks)} "

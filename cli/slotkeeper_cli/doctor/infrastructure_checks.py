@@ -11,6 +11,7 @@ from slotkeeper_cli.conditions import stopped_event_source
 from slotkeeper_cli.doctor import readings
 from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
 from slotkeeper_cli.formatting import count
+from slotkeeper_cli.stack_connection import drifted_resources
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
@@ -135,6 +136,18 @@ def rules(account: Account, _now: float) -> Iterator[Finding]:
             yield Finding("bad", f"rule {name} is {state}", f"{janitor}Enable it with aws events enable-rule.")
 
 
+def stack_drift(account: Account, _now: float) -> Iterator[Finding]:
+    """Resources whose properties differ from the template and its parameters, such as queues and tables.
+
+    Runs only with --stack-drift, since it takes minutes (CloudFormation API Reference, DetectStackDrift).
+    """
+    for name, status in drifted_resources(account.stack).items():
+        if name == "RetryPolicyParameter" and status == "MODIFIED":
+            continue  # operators change the retry policy there
+        why = "See the drift of the stack in CloudFormation."
+        yield Finding("warn", f"{name} is {status}, compared with the template", why)
+
+
 CHECKS = (
     HealthCheck("event-sources", "functions receive the messages of their queues", event_sources, is_urgent=True),
     HealthCheck("stack", "the last deployment has finished, with this command's version", stack),
@@ -143,3 +156,4 @@ CHECKS = (
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
     HealthCheck("rules", "schedules and event rules are enabled", rules),
 )
+DRIFT = HealthCheck("stack-drift", "resources are as in the template", stack_drift)
