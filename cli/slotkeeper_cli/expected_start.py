@@ -70,16 +70,8 @@ def _course(
         holder = Holder("RUNNING", int(now), "", None, {}, drift)
         process = replace(process, holders={**process.holders, "": holder})
     works = [
-        QueuedWork(
-            each.execution,
-            each.place,
-            now,
-            random.choice(durations) if durations else math.inf,
-            each.weight or process.default_weight,
-            each.skips,
-            math.inf if each.start_before is None else each.start_before,
-        )
-        for each in (row.queued for row in queue)
+        QueuedWork(**vars(row.queued), arrives=now, seconds=random.choice(durations) if durations else math.inf)
+        for row in queue
     ]
     return Replay(process, works, now, ends=ends, pace=START_SECONDS).run()
 

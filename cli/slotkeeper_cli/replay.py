@@ -31,25 +31,17 @@ _HEAD = 8
 _FIRST, _START = 0, 1
 
 
-@dataclass(frozen=True)
-class QueuedWork:
+@dataclass(frozen=True, kw_only=True)
+class QueuedWork(Queued):
     """A request in a replay.
 
     Attributes:
-        place: text that sorts before the place of each request behind it.
         arrives: when it is in the queue.
         seconds: for how long it holds its slot; infinite if that is not known.
-        skips: whether it leaves the queue if it cannot start when it arrives.
-        leaves: when it leaves the queue if it has not started.
     """
 
-    execution: str
-    place: str
     arrives: float
     seconds: float
-    weight: int = 1
-    skips: bool = False
-    leaves: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class Replay:
             while self._events and self._events[0][:2] == instant:
                 heapq.heappop(self._events)[-1]()
             self._dispatch()
-        left = plan(self._process, map(_queued, self._queue), self._now, age=math.inf)
+        left = plan(self._process, self._queue, self._now, age=math.inf)
         return ReplayCourse(self._starts, self._left, left.waits, self._startable)
 
     def _at(self, at: float, happens: Callable[[], object], order: int = _FIRST) -> None:
@@ -142,7 +134,8 @@ class Replay:
 
     def _arrive(self, work: QueuedWork) -> None:
         insort(self._queue, work, key=_place)
-        self._at(max(self._now, work.leaves), partial(self._leave, work))
+        if work.start_before is not None:
+            self._at(max(self._now, work.start_before), partial(self._leave, work))
         if work.skips:
             self._skipping.append(work)
 
@@ -189,9 +182,9 @@ class Replay:
         """The plan of the queue, of which as much is read as it needs, and the requests that were read."""
         number = _HEAD
         while True:
-            fitting = (each for each in self._queue if each.weight <= self._process.slot_limit)
+            fitting = (each for each in self._queue if self._weight(each) <= self._process.slot_limit)
             read = list(islice(fitting, number))
-            planned = plan(self._process, map(_queued, read), self._now, age=math.inf, most=most)
+            planned = plan(self._process, read, self._now, age=math.inf, most=most)
             if planned.is_decided or len(read) < number:
                 return planned, {each.execution: each for each in read}
             number *= 4
@@ -200,11 +193,14 @@ class Replay:
         """Start a request; it holds its slot from now on."""
         self._remove(work)
         started = self._starts[work.execution] = self._now + delay
-        self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, work.weight)
+        self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, self._weight(work))
         self._at(started + work.seconds + self._hand_off, partial(self._free, work.execution))
         if self._process.rate:
             following = after_start(self._process.rate, self._process.next_start, self._now)
             self._process = replace(self._process, next_start=following)
+
+    def _weight(self, work: QueuedWork) -> int:
+        return work.weight or self._process.default_weight
 
     def _remove(self, work: QueuedWork) -> bool:
         """Remove a request from the queue; False if it is not in it."""
@@ -213,10 +209,6 @@ class Replay:
         if is_in:
             self._queue.pop(at)
         return is_in
-
-
-def _queued(work: QueuedWork) -> Queued:
-    return Queued(work.execution, work.place, work.weight)
 
 
 def _place(work: QueuedWork) -> str:

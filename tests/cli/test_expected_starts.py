@@ -96,6 +96,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], l
         TENS,
         [(None, "not known: its weight 3 is above the limit 1")],
     ),
+    "each takes the default weight": (
+        {"slot_limit": 2, "default_weight": 2},
+        [{}, {}],
+        TENS,
+        [(0, "now"), (600, "in 10 min")],
+    ),
     "one has a slot, the next one is too late before it ends": (
         held(0) | {"holders": {"p-0": Holder("RESERVED", int(NOW), "", None, {})}},
         [{}, {"start_before": NOW + 60}, {"skips": True}],

@@ -20,11 +20,12 @@ PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
 
 
 def works(*requests: Any) -> list[QueuedWork]:
-    """Requests by (sent, seconds), or (sent, seconds, rank, weight) and further fields."""
+    """Requests by (sent, seconds), or (sent, seconds, rank, weight), and whether they skip, and `start_before`."""
     made = []
     for number, (sent, length, *of) in enumerate(requests):
-        rank, weight, *rest = of or (1, 1)
-        made.append(QueuedWork(f"p-{number}", f"{rank}#{number:05}", sent, length, weight, *rest))
+        rank, weight, skips, before = (*of, *(1, 1, False, None)[len(of) :])
+        place = f"{rank}#{number:05}"
+        made.append(QueuedWork(f"p-{number}", place, weight, before, skips, arrives=sent, seconds=length))
     return made
 
 

@@ -34,7 +34,9 @@ def recorded(
 ) -> Recording:
     """The records of requests that started by the rule, until a time."""
     now = replace(PROCESS, slot_limit=limit)
-    works = [QueuedWork(f"p-{number}", f"{number:05}", at, seconds) for number, at in enumerate(arrivals)]
+    works = [
+        QueuedWork(f"p-{number}", f"{number:05}", arrives=at, seconds=seconds) for number, at in enumerate(arrivals)
+    ]
     rated = replace(now, rate=rate)
     starts = Replay(rated, works, 0.0, ends={}, changes=changes, pace=pace, hand_off=hand_off).run().starts
     past = []

@@ -255,8 +255,9 @@ def _begin(
             ends[each.execution] = each.started + length
         else:
             arrives = max(recording.since, each.sent) + observed.arrivals.get(each.execution, observed.arrival)
+            place = f"{number:09}"
             works.append(
-                QueuedWork(each.execution, f"{number:09}", arrives, length, each.weight, each.skips, each.leaves)
+                QueuedWork(each.execution, place, each.weight, each.leaves, each.skips, arrives=arrives, seconds=length)
             )
     return replace(recording.begin, holders=holders), ends, works
 
