@@ -97,7 +97,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], l
         [(None, "not known: its weight 3 is above the limit 1")],
     ),
     "each takes the default weight": (
-        {"slot_limit": 2, "default_weight": 2},
+        {"slot_limit": 3, "default_weight": 2},
         [{}, {}],
         TENS,
         [(0, "now"), (600, "in 10 min")],
