@@ -116,7 +116,8 @@ def stopped_event_source(queue: str, mappings: Sequence[Mapping[str, Any]]) -> l
         mappings: the queue's event source mappings (Lambda API Reference, EventSourceMappingConfiguration).
     """
     if not mappings:
-        return [failing("event source", f"no function receives messages of {queue}: deploy the stack again")]
+        text = f"no function receives messages of {queue}: deploy the stack again"
+        return [failing("event source", text, queue=queue)]
     stopped = [each for each in mappings if each["State"] in ("Disabling", "Disabled")]
     return [
         failing(

@@ -110,29 +110,6 @@ def explain_process(account: Account, name: str) -> dict[str, Any]:
     }
 
 
-def queue_of(account: Account, name: str) -> dict[str, Any]:
-    """The queue of a process in its order: of each request its position, age, priority, weight, why it has not
-    started, in words too, and its `expected_start` (None if something else than time must change before).
-
-    Raises:
-        NotFound: there is no such process.
-    """
-    reader = _Reader(account)
-    queue = reader.queue_of(name)
-    doorbell = reader.stopped("DispatchQueue") if queue.requests else []
-    starts = {} if doorbell else reader.expected_starts(queue)
-    requests = [each | {"expected_start": starts.get(each["execution"])} for each in queue.requests]
-    return {
-        "process": name,
-        "at": iso(reader.now),
-        "queued": len(requests),
-        "is_cut": queue.is_cut,
-        "event_source": doorbell,
-        "requests": requests,
-        "not_read": reader.not_read,
-    }
-
-
 class _Reader:
     """What one answer reads, and what it could not read."""
 

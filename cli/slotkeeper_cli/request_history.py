@@ -89,7 +89,7 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
     if isinstance(found, MalformedProcess):
         search.note_malformed(found)
     queue = read_queue(account, search, found, now) if found and "queued" in wanted else None
-    queued = _queued(account, queue, limit) if queue else []
+    queued = _queued(account, search, queue, limit) if queue else []
     reader = ProcessRows(search, account.control.rows, account.control.row_search, process)
     started = reader.started() if "started" in wanted else []
     # What has started since the queue was read.
@@ -110,8 +110,9 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
     }
 
 
-def _queued(account: Account, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
-    starts = queue.expected_starts(account.newest_ends(queue.name).rows)
+def _queued(account: Account, search: Search, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
+    ended = search.try_read("history", lambda: account.newest_ends(queue.name), Listed[RequestRow]())
+    starts = queue.expected_starts(ended.rows)
     return [each | {"expected_start": starts.get(each["execution"])} for each in queue.requests[:limit]]
 
 

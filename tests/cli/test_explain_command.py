@@ -15,15 +15,10 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.request_table import place_of
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
-from slotkeeper_cli.account import Account
-from slotkeeper_cli.errors import NotFound
-from slotkeeper_cli.explanation import queue_of
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.row_search import RowSearch
-from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.account_contents import succeed
 from tests.cli.operator_account import NOW, Operator, StubbedCalls
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
@@ -163,26 +158,6 @@ def test_what_could_not_be_searched_is_named(operator: Operator) -> None:
     with StubbedCalls("sqs", {"GetQueueAttributes": lambda _: denied}):
         ended = operator.run("explain", "typo")
     assert (ended.exit_code, "Not read: queues: GetQueueAttributes failed" in ended.stdout) == (1, True)
-
-
-def test_the_queue_of_a_process_has_positions_reasons_and_expected_starts(operator: Operator) -> None:
-    for number in range(5):
-        succeed(operator, f"old{number}")
-    operator.hold("a")
-    for request_id, weight in (("b", 1), ("heavy", 2), ("c", 1)):
-        operator.wait(request_id, weight=weight)
-    account = Account(StackConnection("slotkeeper"))
-    queue = queue_of(account, "sample")
-    assert (queue["queued"], queue["is_cut"], queue["not_read"]) == (3, False, [])
-    shown = [(each["request_id"], each["position"], each["because"]) for each in queue["requests"]]
-    assert shown == [
-        ("b", 1, "1 of 1 slot in use"),
-        ("heavy", None, "blocked: weight 2 above the limit 1"),
-        ("c", 2, "behind b, which is next; 1 of 1 slot in use"),
-    ]
-    assert [each["expected_start"] is None for each in queue["requests"]] == [False, True, False]
-    with pytest.raises(NotFound):
-        queue_of(account, "typo")
 
 
 def _index(monkeypatch: pytest.MonkeyPatch, *attempts: tuple[str, str, int], is_cut: bool = False) -> None:

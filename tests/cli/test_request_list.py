@@ -87,6 +87,7 @@ def test_a_list_names_reasons_and_expected_starts_and_not_all_that_have_ended(op
     operator.wait("b")
     (queued,) = operator.run(*LIST, "--state", "queued", "--json").json["requests"]
     assert [one["condition"] for one in queued["reasons"]] == ["slots"]
+    assert queued["because"] == "1 of 1 slot in use"
     assert "12 recent requests" in queued["expected_start"]["text"]
     assert len(_names(operator)) == LAST_ENDED + 2
     assert len(_names(operator, "--state", "succeeded")) == LAST_ENDED + 2

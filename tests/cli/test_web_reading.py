@@ -63,6 +63,14 @@ def _overview(data: Mapping[str, Any], **query: str) -> Mapping[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- readings
 
 
+def test_no_start_is_expected_while_the_starter_receives_no_message(operator: Operator, readings: PageReadings) -> None:
+    operator.wait("a")
+    assert readings.process("sample").read()["requests"][0]["expected_start"] is not None
+    operator.event_source = "Disabled"
+    readings.account.forget()
+    assert readings.process("sample").read()["requests"][0]["expected_start"] is None
+
+
 def test_a_refresh_of_the_first_page_needs_few_calls_also_with_many_processes(
     operator: Operator, readings: PageReadings, calls: list[str]
 ) -> None:

@@ -18,9 +18,10 @@ from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.health_checks import examine
 from slotkeeper_cli.doctor.readings import failures
-from slotkeeper_cli.explanation import explain, queue_of
+from slotkeeper_cli.explanation import explain
 from slotkeeper_cli.failures import Failures, Filters, grouped
 from slotkeeper_cli.look.timeline import Timeline, spark_svg, timeline_of_rows, timeline_svg
+from slotkeeper_cli.request_history import ListedState, listing
 from slotkeeper_cli.retries import DownstreamControl, details
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.status import status
@@ -30,6 +31,7 @@ from slotkeeper_cli.web.shared import REFRESH, Data, PageReading
 
 HOUR = 3600.0
 MAX_DEAD_LETTERS = 1000
+_ALL = 1_000_000  # queued requests
 # Seconds between two readings of what changes seldom, or needs many calls.
 _SELDOM, _TIMELINE = 15.0, 30.0
 
@@ -68,9 +70,12 @@ class PageReadings:
     def _process(self, name: str) -> Data:
         data = status(self.account, name)
         (shown,) = data["processes"]
-        queue = queue_of(self.account, name)
+        queue = listing(self.account, name, [ListedState.QUEUED], _ALL, time.time())
+        if any(each.get("queue") == "DispatchQueue" for each in data["event_source"]):
+            # Only the janitor starts requests.
+            queue["requests"] = [each | {"expected_start": None} for each in queue["requests"]]
         not_read = [*data["not_read"], *(each for each in queue["not_read"] if each not in data["not_read"])]
-        return {**data, **queue, "event_source": data["event_source"], "process": shown, "not_read": not_read}
+        return {**data, **queue, "process": shown, "not_read": not_read}
 
     def timeline(self, name: str) -> PageReading:
         """The picture of a process's last hour, from the rows of its requests."""
