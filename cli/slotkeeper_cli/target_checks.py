@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
@@ -31,42 +31,6 @@ MAX_DESCRIBED = 100  # children of one target
 _NOT_READ: ShownWork = {"id": "(not read)", "state": "UNKNOWN"}  # of more work than one answer reads
 
 
-def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
-    """The job as Glue describes it (GetJob); None if it does not exist."""
-    glue = stack.client("glue")
-    try:
-        job: dict[str, Any] = glue.get_job(JobName=name)["Job"]
-    except glue.exceptions.EntityNotFoundException:
-        return None
-    return job
-
-
-def allowed_jobs(stack: StackConnection) -> set[str]:
-    """The names of the jobs that the workflow's role may run. They may have IAM's wildcards * and ?."""
-    more = [arn for arn in stack.parameters.get("MoreGlueJobArns", "").split(",") if arn]
-    return {stack.outputs["GlueJobName"]} | {arn.rpartition("/")[2] for arn in more}
-
-
-def job_problems(name: str, job: dict[str, Any] | None, allowed: set[str]) -> list[str]:
-    """Why requests would fail, or run without a slot, with this job. Each text ends with what to do."""
-    if job is None:
-        return [f"Glue job {name!r} does not exist: create it first"]
-    problems = []
-    if job.get("MaxRetries", 0):
-        problems.append(
-            f"Glue job {name} has MaxRetries {job['MaxRetries']}: set it to 0, since a retry by Glue takes no slot"
-        )
-    if job.get("JobRunQueuingEnabled"):
-        # Step Functions' StartJobRun has no documented field that disables queuing for one run.
-        problems.append(
-            f"Glue job {name} has JobRunQueuingEnabled: disable it with UpdateJob, since Glue fails a run that it has "
-            "queued for 15 minutes, whereas the workflow retries a start that Glue refuses"
-        )
-    if not matches(name, allowed):
-        problems.append(f"the workflow may not run Glue job {name}: add its ARN to the parameter MoreGlueJobArns")
-    return problems
-
-
 def most_holders(slot_limit: int, default_weight: int) -> int:
     """The most requests of the default weight that hold slots of a process at the same time."""
     return min(MAX_HOLDERS, slot_limit // default_weight)
@@ -74,21 +38,6 @@ def most_holders(slot_limit: int, default_weight: int) -> int:
 
 def max_concurrent_runs(job: Mapping[str, Any]) -> int:
     return int(job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1))
-
-
-def concurrency_problems(name: str, job: dict[str, Any], slots: int) -> list[str]:
-    """Why Glue may refuse runs that have a slot: it counts a run for some seconds after it reports SUCCEEDED.
-
-    Args:
-        slots: `most_holders` of all processes that use the job.
-    """
-    most = max_concurrent_runs(job)
-    if most > slots:
-        return []
-    return [
-        f"Glue job {name} allows {most} concurrent runs (MaxConcurrentRuns) for {slots} slots: set MaxConcurrentRuns "
-        "higher, since Glue counts a run for some seconds after it has ended"
-    ]
 
 
 def target_text(target: str) -> str:
@@ -110,48 +59,13 @@ def target_problems(stack: StackConnection, target: str) -> list[str]:
     Raises:
         ValueError: it is an Express workflow, which no workflow can wait for.
     """
-    return [] if target == NO_TARGET else target_in(stack, target).problems()
-
-
-def get_machine(stack: StackConnection, arn: str) -> dict[str, Any] | None:
-    """The state machine as Step Functions describes it (DescribeStateMachine); None if it does not exist."""
-    stepfunctions = stack.client("stepfunctions")
-    try:
-        machine: dict[str, Any] = stepfunctions.describe_state_machine(
-            stateMachineArn=arn,
-            includedData="METADATA_ONLY",  # without the definition, which a key of its own may encrypt
-        )
-    except stepfunctions.exceptions.StateMachineDoesNotExist:
-        return None
-    return machine
-
-
-def allowed_machines(stack: StackConnection) -> set[str]:
-    """The ARNs of the state machines that the workflow's role may start, with IAM's wildcards * and ?."""
-    named = [stack.parameters.get("TargetStateMachineArn", "")]
-    return {arn for arn in [*named, *stack.parameters.get("MoreStateMachineArns", "").split(",")] if arn}
-
-
-def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable[str], key: str) -> list[str]:
-    """Why requests would fail with this state machine. Each text ends with what to do.
-
-    Args:
-        key: the ARN of the stack's key; empty if it has none.
-    """
-    if machine is None:
-        return [f"state machine {arn} does not exist: create it first"]
-    problems = []
-    if machine.get("type", "STANDARD") != "STANDARD":
-        problems.append(f"state machine {arn} is of type {machine['type']}: it must be STANDARD")
-    if machine.get("status") == "DELETING":
-        problems.append(f"state machine {arn} is being deleted: create it again under another name")
-    try:
-        check_key(arn, machine, key)
-    except ValueError as error:
-        problems.append(str(error))
-    if not matches(arn, allowed):
-        problems.append(f"the workflow may not start state machine {arn}: add its ARN to MoreStateMachineArns")
-    return problems
+    if target == NO_TARGET:
+        return []
+    found = target_in(stack, target)
+    described = found.describe()
+    if described and isinstance(found, StateMachineTarget):
+        check_type(target, described)
+    return found.problems(described)
 
 
 def usual_seconds(stack: StackConnection, target: str) -> float | None:
@@ -169,14 +83,49 @@ class GlueJobTarget:
     stack: StackConnection
     name: str
 
-    def problems(self) -> list[str]:
-        """As `target_problems`."""
-        return job_problems(self.name, get_job(self.stack, self.name), allowed_jobs(self.stack))
+    def describe(self) -> dict[str, Any] | None:
+        """The job as Glue describes it (GetJob); None if it does not exist."""
+        glue = self.stack.client("glue")
+        try:
+            job: dict[str, Any] = glue.get_job(JobName=self.name)["Job"]
+        except glue.exceptions.EntityNotFoundException:
+            return None
+        return job
+
+    def problems(self, job: dict[str, Any] | None) -> list[str]:
+        """As `target_problems`, of the job as it was described."""
+        if job is None:
+            return [f"Glue job {self.name!r} does not exist: create it first"]
+        problems = []
+        if retries := job.get("MaxRetries", 0):
+            what = f"Glue job {self.name} has MaxRetries {retries}"
+            problems.append(f"{what}: set it to 0, since a retry by Glue takes no slot")
+        if job.get("JobRunQueuingEnabled"):
+            # Step Functions' StartJobRun has no documented field that disables queuing for one run.
+            problems.append(
+                f"Glue job {self.name} has JobRunQueuingEnabled: disable it with UpdateJob, since Glue fails a run "
+                "that it has queued for 15 minutes, whereas the workflow retries a start that Glue refuses"
+            )
+        # The jobs that the workflow's role may run, with IAM's wildcards * and ?.
+        more = [arn.rpartition("/")[2] for arn in self.stack.parameters.get("MoreGlueJobArns", "").split(",") if arn]
+        if not matches(self.name, [self.stack.outputs["GlueJobName"], *more]):
+            what = f"the workflow may not run Glue job {self.name}"
+            problems.append(f"{what}: add its ARN to the parameter MoreGlueJobArns")
+        return problems
 
     def limit_problems(self, slots: int) -> list[str]:
-        """Why fewer runs than `slots` may be started."""
-        job = get_job(self.stack, self.name)
-        return concurrency_problems(self.name, job, slots) if job else []
+        """Why Glue may refuse runs that have a slot: it counts a run for some seconds after it reports SUCCEEDED.
+
+        Args:
+            slots: `most_holders` of all processes that use the job.
+        """
+        job = self.describe()
+        if job is None or (most := max_concurrent_runs(job)) > slots:
+            return []
+        return [
+            f"Glue job {self.name} allows {most} concurrent runs (MaxConcurrentRuns) for {slots} slots: set "
+            "MaxConcurrentRuns higher, since Glue counts a run for some seconds after it has ended"
+        ]
 
     def usual_times(self) -> list[float]:
         """The durations of the newest successful runs, in seconds."""
@@ -215,13 +164,37 @@ class StateMachineTarget:
     stack: StackConnection
     arn: str
 
-    def problems(self) -> list[str]:
-        """As `target_problems`."""
-        machine = get_machine(self.stack, self.arn)
-        if machine is not None:
-            check_type(self.arn, machine)
-        key = self.stack.parameters.get("KmsKeyArn", "")
-        return machine_problems(self.arn, machine, allowed_machines(self.stack), key)
+    def describe(self) -> dict[str, Any] | None:
+        """The state machine as Step Functions describes it (DescribeStateMachine); None if it does not exist."""
+        stepfunctions = self.stack.client("stepfunctions")
+        try:
+            machine: dict[str, Any] = stepfunctions.describe_state_machine(
+                stateMachineArn=self.arn,
+                includedData="METADATA_ONLY",  # without the definition, which a key of its own may encrypt
+            )
+        except stepfunctions.exceptions.StateMachineDoesNotExist:
+            return None
+        return machine
+
+    def problems(self, machine: dict[str, Any] | None) -> list[str]:
+        """As `target_problems`, of the state machine as it was described."""
+        named, parameters = f"state machine {self.arn}", self.stack.parameters
+        if machine is None:
+            return [f"{named} does not exist: create it first"]
+        problems = []
+        if machine.get("type", "STANDARD") != "STANDARD":
+            problems.append(f"{named} is of type {machine['type']}: it must be STANDARD")
+        if machine.get("status") == "DELETING":
+            problems.append(f"{named} is being deleted: create it again under another name")
+        try:
+            check_key(self.arn, machine, parameters.get("KmsKeyArn", ""))
+        except ValueError as error:
+            problems.append(str(error))
+        # Those that the workflow's role may start, with IAM's wildcards * and ?.
+        more = parameters.get("MoreStateMachineArns", "").split(",")
+        if not matches(self.arn, filter(None, [parameters.get("TargetStateMachineArn", ""), *more])):
+            problems.append(f"the workflow may not start {named}: add its ARN to MoreStateMachineArns")
+        return problems
 
     def limit_problems(self, _: int) -> list[str]:
         """Step Functions does not limit the executions of a state machine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,7 @@ from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
 from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.target_checks import (
-    allowed_jobs,
-    allowed_machines,
-    get_job,
-    get_machine,
-    job_problems,
-    machine_problems,
-    max_concurrent_runs,
-    most_holders,
-)
+from slotkeeper_cli.target_checks import max_concurrent_runs, most_holders, target_in
 from slotkeeper_cli.write_units import size_problems
 
 if TYPE_CHECKING:
@@ -36,19 +27,19 @@ if TYPE_CHECKING:
 @reading
 def jobs(account: Account) -> dict[str, dict[str, Any] | None]:
     """The Glue jobs of the processes, by name; None for a job that does not exist."""
-    return _targets(account, GLUE_JOB, get_job)
+    return _described(account, GLUE_JOB)
 
 
 @reading
 def machines(account: Account) -> dict[str, dict[str, Any] | None]:
     """The state machines of the processes, by ARN; None for one that does not exist."""
-    return _targets(account, STATE_MACHINE, get_machine)
+    return _described(account, STATE_MACHINE)
 
 
-def _targets[Read](account: Account, kind: TargetKind, read: Callable[[Any, str], Read]) -> dict[str, Read]:
+def _described(account: Account, kind: TargetKind) -> dict[str, dict[str, Any] | None]:
     targets = {one.target for one in account.processes()[0]} - {NO_TARGET}
     names = sorted(target for target in targets if kind_of(target) is kind)
-    return dict(zip(names, in_parallel(lambda name: read(account.stack, name), names), strict=True))
+    return dict(zip(names, in_parallel(lambda name: target_in(account.stack, name).describe(), names), strict=True))
 
 
 @reading
@@ -80,19 +71,12 @@ def runs_without_slot(account: Account) -> list[tuple[str, str, str]]:
 
 def targets(account: Account, _now: float) -> Iterator[Finding]:
     for one in account.processes()[0]:
-        for text in _target_problems(account, one.target):
+        if one.target == NO_TARGET:
+            continue
+        described = (jobs if kind_of(one.target) is GLUE_JOB else machines)(account)[one.target]
+        for text in target_in(account.stack, one.target).problems(described):
             what, _, do = text.partition(": ")
             yield Finding("bad", f"process {one.name}: {what}", do, process=one.name)
-
-
-def _target_problems(account: Account, target: str) -> list[str]:
-    stack = account.stack
-    if target == NO_TARGET:
-        return []
-    if target in (known := jobs(account)):
-        return job_problems(target, known[target], allowed_jobs(stack))
-    key = stack.parameters.get("KmsKeyArn", "")
-    return machine_problems(target, machines(account)[target], allowed_machines(stack), key)
 
 
 def concurrency(account: Account, _now: float) -> Iterator[Finding]:
