@@ -187,11 +187,8 @@ def _checked(body: str) -> Request:
     return request
 
 
-def check_processes(account: Account, lines: Sequence[Submitted], *, force: bool) -> Iterator[str]:
+def check_processes(account: Account, lines: Sequence[Submitted]) -> Iterator[str]:
     """Check the processes of requests; yield a warning for each that keeps its requests from starting.
-
-    Args:
-        force: permit processes that do not exist.
 
     Raises:
         NotFound: a process does not exist.
@@ -201,11 +198,11 @@ def check_processes(account: Account, lines: Sequence[Submitted], *, force: bool
     wanted: dict[str, list[Request]] = {}
     for one in lines:
         wanted.setdefault(one.request.process, []).append(one.request)
-    if (unknown := sorted(wanted.keys() - known.keys())) and not force:
+    if unknown := sorted(wanted.keys() - known.keys()):
         raise NotFound(
             " ".join(no_process(each, known) for each in unknown)
             + f" The processes are: {', '.join(sorted(known)) or 'none'}. Its requests would be rejected: add it "
-            f"first, with {add_command(unknown[0])}, or give --force. Nothing was sent."
+            f"first, with {add_command(unknown[0])}. Nothing was sent."
         )
     found = {name: process for name in sorted(wanted) if isinstance(process := known.get(name), Process)}
     if errors := [text for name, of in found.items() for one in wanted[name] if (text := _misfit(one, of.target))]:

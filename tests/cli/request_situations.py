@@ -453,7 +453,6 @@ _SUBMIT = {
             *(f"{_TO} unknown", 4, "there is no process 'unknown'. The processes are: sample. Its requests would be"),
             "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN",
         ),
-        (f"{_TO} unknown --force", 0, "sent: "),
         ("request submit --file -", 4, "the file contains no requests"),
         (f"{_TO} sample --arg=class=x", 2, "Error: Invalid value: --arg must not contain --class"),
         (f"{_TO} sample --request-id ''", 2, "Error: Invalid value: --request-id must be longer than"),

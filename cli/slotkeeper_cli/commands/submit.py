@@ -78,7 +78,6 @@ def submit(
     skip_if_busy: SkipIfBusy = False,
     start_before: StartBefore = None,
     file: RequestFile = None,
-    force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
     timeout: Annotated[float, typer.Option(metavar="MINUTES", help="Minutes to wait with --wait.", min=0)] = 60,
 ) -> None:
@@ -106,7 +105,7 @@ def submit(
         lines = [Submitted(1, read_options(str(process), argument or [], given_input, given))]
     account = Account(context.stack)
     rows = account.control.row_search
-    for warning in check_processes(account, lines, force=force):
+    for warning in check_processes(account, lines):
         context.out.note(f"Warning: {warning}")
     lines = _sent_before(rows, lines, named=file is not None)
     to_send = [one for one in lines if one.row is None]
