@@ -13,7 +13,7 @@ from slotkeeper.slots.request_table import FAILURES
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.errors import NotFound
-from slotkeeper_cli.formatting import count, iso
+from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import RequestFinder
 from slotkeeper_cli.requests import REDRIVABLE, attempt_as_dict, failure_of, hide_tokens
@@ -130,12 +130,8 @@ class Failures:
         of, rows = self.filters, self.account.control.rows
         asked = (of.process, of.since or 0.0, _END if of.until is None else of.until)
         listed = self.account.kept(("failures", *asked), lambda: rows.failures(*asked, MAX_PAGES))
-        self.search.note_malformed_rows(listed.malformed)
-        if listed.is_cut:
-            known = count(len(listed.rows), "failure")
-            why = f"there are more than the {known} that were read: give --process, --since or --until"
-            self.search.note_unread("RequestTable", why)
-        return [row for row in listed.rows if of.pass_on(row)]
+        found = self.search.rows(listed, "failures, and only these were read: give --process, --since or --until")
+        return [row for row in found if of.pass_on(row)]
 
     def select(self, names: Sequence[str]) -> list[RequestRow]:
         """The rows of groups, and of requests by their ids or executions; without names, those of the index.

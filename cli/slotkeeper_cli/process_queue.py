@@ -150,8 +150,7 @@ def read_queue(
         pages: `max_pages` of the read.
     """
     listed = account.queue(process, **pages)
-    for why in listed.malformed:
-        search.note_unread("RequestTable", why)
+    search.note_malformed_rows(listed.malformed)
     return ProcessQueue(process, listed, now)
 
 

@@ -80,19 +80,14 @@ class RequestFinder:
         known, unless it has a caller.
         """
         indexed = self._control.row_search.attempts(request_id)
-        if indexed.is_cut:
-            self.search.note_unread("RequestTable", f"there are more than {len(indexed.rows):,} requests with the id")
         last = {only: 0} if only else {}
         names = []
-        for process, execution, attempt in indexed.rows:
+        for process, execution, attempt in self.search.rows(indexed, "requests with the id"):
             if only in (None, process):
                 names.append((process, execution))
                 last[process] = max(attempt, last.get(process, 0))
         names += [(process, execution_name(process, request_id, number + 1)) for process, number in last.items()]
-        listed = self._control.row_search.named(dict.fromkeys(names))
-        for why in listed.malformed:
-            self.search.note_unread("RequestTable", why)
-        return listed.rows
+        return self.search.rows(self._control.row_search.named(dict.fromkeys(names)), "requests with the id")
 
     def only(self, given: str, only: str | None, wanted: Callable[[RequestRow], bool]) -> FoundRequest | None:
         """The one request with an id whose last attempt is wanted; if none is, any request with the id.

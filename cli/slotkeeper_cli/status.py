@@ -80,8 +80,7 @@ def _queued(
             lambda one: search.try_read("RequestTable", lambda: read_queue(account, search, one, now, **pages), None),
             processes,
         )
-    for why in scanned.listed.malformed:
-        search.note_unread("RequestTable", why)
+    search.note_malformed_rows(scanned.listed.malformed)
     # A console keeps readings: the processes may be newer than the queues.
     known = [scanned.of.get(one.name) for one in processes]
     return [

@@ -353,7 +353,7 @@ _NOT_FOUND = {
     "a row is malformed": _row(
         _malformed_row,
         "explain b",
-        *("Not read: RequestTable: request sample-", "sent must be of DynamoDB type N", "in what could be read"),
+        *("Not read: RequestTable: 1 row is malformed: request", "sent must be of DynamoDB type N", "in what could be"),
         exit_code=1,
     ),
     "a message is no request": _row(
