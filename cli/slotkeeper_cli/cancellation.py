@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request_table import MAX_LEAVES, Leaving
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
@@ -22,7 +23,7 @@ from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, local_time
 from slotkeeper_cli.holders import estimate
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
+from slotkeeper_cli.request_finder import RequestFinder, Run, read_run
 from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.unread import Search
@@ -103,15 +104,14 @@ class Cancelling(RequestChange):
             if one is None:
                 why = "slotkeeper explain shows why"
                 raise NotFound(f"no request {given} found{self._unread}: {why}. Nothing was changed.")
-            self._choose(one, known.get(one.process), stop)
+            self._choose(one[-1], known.get(one[-1].process), stop)
 
     @property
     def _unread(self) -> str:
         return " in what could be read" if self.search.not_read else ""
 
-    def _choose(self, one: FoundRequest, process: Process | MalformedProcess | None, stop: bool) -> None:
-        row = one.last
-        chosen = Chosen(one.process, row.execution, one.request_id)
+    def _choose(self, row: RequestRow, process: Process | MalformedProcess | None, stop: bool) -> None:
+        chosen = Chosen(row.process, row.execution, row.request_id)
         has_slot = isinstance(process, Process) and row.execution in process.holders
         if row.state == "QUEUED" and not has_slot:
             self.chosen.append(chosen)

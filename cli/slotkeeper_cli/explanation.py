@@ -23,7 +23,7 @@ from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict
 from slotkeeper_cli.process_queue import ProcessQueue, read_queue
-from slotkeeper_cli.request_finder import FoundRequest, RequestFinder, Run, read_run
+from slotkeeper_cli.request_finder import Attempts, RequestFinder, Run, read_run
 from slotkeeper_cli.request_text import (
     downstream_conditions,
     explain_ended,
@@ -64,10 +64,10 @@ def explain(account: Account, given: str, only: str | None = None) -> dict[str, 
     """
     reader = _Reader(account)
     finder = RequestFinder(account.control)
-    requests = sorted(finder.find(given, only), key=lambda one: one.last.state not in _OPEN)
+    requests = sorted(finder.find(given, only), key=lambda one: one[-1].state not in _OPEN)
     reader.search.not_read += finder.search.not_read
     if more := requests[MAX_EXPLAINED:]:
-        why = f"{len(more):,} more requests have the id, of {more[0].process} and others: give --process"
+        why = f"{len(more):,} more requests have the id, of {more[0][-1].process} and others: give --process"
         reader.search.note_unread("RequestTable", why)
     found = [reader.request(one) for one in requests[:MAX_EXPLAINED]]
     if only and not found and reader.process(only) is None:
@@ -78,7 +78,7 @@ def explain(account: Account, given: str, only: str | None = None) -> dict[str, 
         reader.note_messages(only)
     first: dict[str, Any] = found[0] if found else {}
     return {
-        "request_id": requests[0].request_id if requests else given,
+        "request_id": requests[0][-1].request_id if requests else given,
         **{name: first.get(name) for name in ("state", "position", "ahead")},
         **{name: first.get(name, []) for name in ("reasons", "next")},
         "found": found,
@@ -144,9 +144,9 @@ class _Reader:
         """The condition that a function receives the messages of a queue, if it fails."""
         return self._account.stopped_event_source(self.search, queue)
 
-    def request(self, one: FoundRequest) -> dict[str, Any]:
+    def request(self, one: Attempts) -> dict[str, Any]:
         """A request of one process."""
-        last, process = one.last, self.process(one.process)
+        last, process = one[-1], self.process(one[-1].process)
         holder = process.holders.get(last.execution) if isinstance(process, Process) else None
         is_queued, is_reserved = last.state == "QUEUED", holder is not None and holder.state == "RESERVED"
         run, holders = None, list[dict[str, Any]]()
@@ -171,19 +171,19 @@ class _Reader:
         else:
             explained = explain_ended(last, run, has_process=process is not None)
         waits = "; ".join(each["text"] for each in explained["reasons"])
-        named = {"kind": "request", "process": one.process, "request_id": one.request_id}
+        named = {"kind": "request", "process": last.process, "request_id": last.request_id}
         return {**named, **explained, "holders": holders, "attempts": self._attempts(one, run, waits)}
 
-    def _attempts(self, one: FoundRequest, run: Run | None, waits: str) -> list[dict[str, Any]]:
+    def _attempts(self, one: Attempts, run: Run | None, waits: str) -> list[dict[str, Any]]:
         """The attempts, each with its timeline; the last one with what it runs."""
         runs = f"{kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
         shown = []
-        for row in one.rows:
-            is_last = row is one.last
+        for row in one:
+            is_last = row is one[-1]
             events = timeline(row, self.now, waits * is_last, runs * is_last)
             shown.append(attempt_as_dict(row) | {"timeline": events})
         if run and run.execution:
-            shown[-1]["link"] = self._account.stack.execution_link(one.last.execution)
+            shown[-1]["link"] = self._account.stack.execution_link(one[-1].execution)
         if run:
             shown[-1] |= {name: value for name, value in run.as_dict().items() if value is not None}
         return shown

@@ -156,9 +156,9 @@ class Failures:
     def _find(self, given: str) -> RequestRow:
         only = self.filters.process
         one = self._finder.only(given, only, lambda row: row.state in REDRIVABLE and self.filters.pass_on(row))
-        if one is None or not self.filters.pass_on(one.last):
+        if one is None or not self.filters.pass_on(one[-1]):
             raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
-        return one.last
+        return one[-1]
 
     def share(self, process: str, since: float, until: float) -> dict[str, Any]:
         """How many of the requests of a process that ended in a period have failed: of the last ones, some 2,000.

@@ -28,20 +28,9 @@ ID_HELP = "Id of the request, or of its message if it was sent without one. The 
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}(#.+)?")
 
 
-@dataclass(frozen=True)
-class FoundRequest:
-    """A request of one process: the rows of its attempts, in order.
-
-    Requests with the same id, but different callers or without one, are different requests.
-    """
-
-    process: str
-    request_id: str
-    rows: list[RequestRow]
-
-    @property
-    def last(self) -> RequestRow:
-        return self.rows[-1]
+# Rows of the attempts of one request, in order. Requests with the same id, but different callers or without one, are
+# different requests.
+Attempts = list[RequestRow]
 
 
 class RequestFinder:
@@ -55,7 +44,7 @@ class RequestFinder:
         self._control = control
         self.search = Search()
 
-    def find(self, given: str, only: str | None = None) -> list[FoundRequest]:
+    def find(self, given: str, only: str | None = None) -> list[Attempts]:
         """The request in each process that has it, also once for each caller: two calls, of an execution's name three.
 
         Args:
@@ -71,7 +60,7 @@ class RequestFinder:
             return _grouped(self._rows(given, only))
         found = _grouped(self._rows(row.request_id, row.process))
         # By name, since the row may have changed between the two reads.
-        return [one for one in found if any(each.execution == row.execution for each in one.rows)]
+        return [one for one in found if any(each.execution == row.execution for each in one)]
 
     def _rows(self, request_id: str, only: str | None) -> list[RequestRow]:
         """The rows of a request, read consistently.
@@ -89,16 +78,16 @@ class RequestFinder:
         names += [(process, execution_name(process, request_id, number + 1)) for process, number in last.items()]
         return self.search.rows(self._control.row_search.named(dict.fromkeys(names)), "requests with the id")
 
-    def only(self, given: str, only: str | None, wanted: Callable[[RequestRow], bool]) -> FoundRequest | None:
+    def only(self, given: str, only: str | None, wanted: Callable[[RequestRow], bool]) -> Attempts | None:
         """The one request with an id whose last attempt is wanted; if none is, any request with the id.
 
         Raises:
             CommandRefused: several are wanted.
         """
         found = self.find(given, only)
-        chosen = [one for one in found if wanted(one.last)] or found[:1]
+        chosen = [one for one in found if wanted(one[-1])] or found[:1]
         if len(chosen) > 1:
-            names = ", ".join(f"{one.last.execution} ({one.process})" for one in chosen)
+            names = ", ".join(f"{one[-1].execution} ({one[-1].process})" for one in chosen)
             raise CommandRefused(
                 f"several requests have the id {given}: give --process, or the name of an execution. They are: "
                 f"{names}. Nothing was changed."
@@ -106,7 +95,7 @@ class RequestFinder:
         return chosen[0] if chosen else None
 
 
-def _grouped(rows: Sequence[RequestRow]) -> list[FoundRequest]:
+def _grouped(rows: Sequence[RequestRow]) -> list[Attempts]:
     """The requests that rows belong to.
 
     All attempts of one message are one request, also if only the first has a caller, and all without a caller are.
@@ -117,10 +106,7 @@ def _grouped(rows: Sequence[RequestRow]) -> list[FoundRequest]:
         is_of_plain = (row.process, row.message_id) in without_caller
         key = row.execution if "#" in row.execution else "" if is_of_plain else row.message_id
         groups.setdefault((row.process, key), []).append(row)
-    return [
-        FoundRequest(process, of[0].request_id, sorted(of, key=lambda row: row.attempt))
-        for (process, _), of in sorted(groups.items())
-    ]
+    return [sorted(of, key=lambda row: row.attempt) for _, of in sorted(groups.items())]
 
 
 def _has_no_caller(row: RequestRow) -> bool:

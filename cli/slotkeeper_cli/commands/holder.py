@@ -126,7 +126,7 @@ def _holders_of(control: SlotControl, processes: list[Process], given: str) -> l
     if named := [(each, given) for each in processes if given in each.holders]:
         return named
     known = {each.name: each for each in processes}
-    rows = [row for one in RequestFinder(control).find(given) for row in one.rows if row.process in known]
+    rows = [row for one in RequestFinder(control).find(given) for row in one if row.process in known]
     return [(known[row.process], row.execution) for row in rows if row.execution in known[row.process].holders]
 
 
