@@ -21,6 +21,9 @@ from slotkeeper_cli.formatting import cut
 
 _GAP = 2  # spaces between two columns
 
+# Lines that are shown together, or not at all.
+Block = list[Text]
+
 
 class PlainConsole(Console):
     """A console that escapes the control characters of strings, also in the cells of tables."""
@@ -106,6 +109,28 @@ def print_lines(console: Console, text: str, indent: str = "") -> None:
 def styled(text: str, style: str = "") -> Text:
     """A text in a style, on one line."""
     return Text(printable(text), style=style, overflow="fold")
+
+
+def whole(text: str, style: str) -> Text:
+    """A text that is not wrapped, since it is copied: a link or a command."""
+    shown = styled(text, style)
+    shown.no_wrap = True
+    return shown
+
+
+def wrapped(block: Block, width: int, is_framed: bool = False) -> Block:
+    """Lines of at most `width` characters; what continues one is further to the right. `is_framed`: no line is longer."""
+    paper, lines = PlainConsole(), Block()
+    for each in block:
+        if each.no_wrap and not is_framed:
+            lines.append(each)
+            continue
+        indent = "  " + " " * (len(each) - len(each.plain.lstrip()))
+        parts = [each] if len(each) <= width else [*each.wrap(paper, width - len(indent))]
+        for part in parts:
+            part.rstrip()
+        lines += [parts[0], *(Text(indent) + part for part in parts[1:])]
+    return lines
 
 
 class Rows:

@@ -8,19 +8,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.context import current_context
-from slotkeeper_cli.doctor.health_checks import LEVELS, examine, worst
+from slotkeeper_cli.doctor.health_checks import LEVELS, examine, finding_lines, worst
 from slotkeeper_cli.errors import ProblemsFound
-from slotkeeper_cli.formatting import count, did_you_mean, duration, iso, local_time, seconds
-from slotkeeper_cli.output import styled, width_of
+from slotkeeper_cli.formatting import count, did_you_mean, iso
+from slotkeeper_cli.output import Block, width_of, wrapped
 from slotkeeper_cli.status import not_deployed_text
-
-_INDENT = " " * 9
-_SHOWN = {"bad": ("problem", "red"), "warn": ("warning", "yellow"), "ok": ("ok", "green"), "absent": ("absent", "dim")}
 
 
 def _names(incomplete: str) -> list[tuple[str, str]]:
@@ -69,19 +65,17 @@ def doctor(
 
 def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> None:
     """Print the findings, the worst first, and the number of checks without one, or what each of them verified."""
+    lines = Block()
     found = [(check["check"], finding) for check in data["checks"] for finding in check["findings"]]
     for name, finding in sorted(found, key=lambda each: LEVELS.index(each[1]["severity"]), reverse=True):
-        _print(console, finding["severity"], name, finding["what"])
-        if finding["since"]:
-            since = seconds(finding["since"])
-            console.print(f"{_INDENT}since {local_time(since)} ({duration(now - since)})", style="dim")
-        if finding["why"]:
-            _print_below(console, Text(_INDENT), styled(finding["why"]))
-        if finding["command"]:
-            console.print(f"{_INDENT}-> {finding['command']}")
+        lines += finding_lines(finding, now, name)
     for check in data["checks"] if every else ():
         if not check["findings"]:
-            _print(console, check["level"], check["check"], check["about"])
+            verified = {"severity": check["level"], "what": check["about"], "since": None, "why": "", "command": None}
+            lines += finding_lines(verified, now, check["check"])
+    width = width_of(console)
+    for line in lines if width is None else wrapped(lines, width):
+        console.print(line)
     levels = Counter(check["level"] for check in data["checks"])
     severities = Counter(finding["severity"] for _, finding in found)
     problems, warnings = count(severities["bad"], "problem"), count(severities["warn"], "warning")
@@ -89,18 +83,3 @@ def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> 
     console.print(f"{problems}, {warnings}, {levels['ok']} ok{more}")
     if text := not_deployed_text(data["not_deployed"]):
         console.print(text, style="dim")
-
-
-def _print(console: Console, level: str, name: str, text: str) -> None:
-    word, style = _SHOWN[level]
-    _print_below(console, Text(f"{word:<9}", style), styled(text) + styled(f"  {name}", "dim"))
-
-
-def _print_below(console: Console, head: Text, text: Text) -> None:
-    """Print a text after another; in a terminal, what does not fit on the line is below the text."""
-    width = width_of(console)
-    parts = [text] if width is None else text.wrap(console, max(20, width - len(head)))
-    for part in parts:
-        part.rstrip()
-        console.print(head + part)
-        head = Text(" " * len(head))

@@ -18,9 +18,10 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import attention
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.doctor.health_checks import finding_lines
 from slotkeeper_cli.formatting import cut, duration, local_time, seconds
 from slotkeeper_cli.holders import holders_text, in_use_text, lease_text
-from slotkeeper_cli.output import PlainConsole, styled, table, width_of
+from slotkeeper_cli.output import Block, styled, table, whole, width_of, wrapped
 from slotkeeper_cli.process_queue import waited
 from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES
@@ -30,11 +31,7 @@ from slotkeeper_cli.target_checks import target_text
 
 _BAR = 10  # characters of a bar of slots
 _ID = 30  # characters of a request's id in a text, and the shortest of a process's name, on a narrow terminal
-_STYLES = {"bad": "red", "warn": "yellow"}
 _NAMES = 80  # characters of the line of idle processes, where no width limits it
-
-# Lines that are shown together, or not at all.
-Block = list[Text]
 
 
 def status(
@@ -80,7 +77,7 @@ def _print(console: Console, data: dict[str, Any]) -> None:
 def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Text]:
     """The status as lines of at most `width` characters. What does not fit in `rows` is counted; None: all fits."""
     title = Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}")
-    above = [[title], *(_trouble(each, seconds(data["at"])) for each in data["attention"])]
+    above = [[title], *(finding_lines(each, seconds(data["at"])) for each in data["attention"])]
     below = [[styled(f"Not read: {each['source']}: {each['why']}", "yellow")] for each in data["not_read"]]
     if data["process"]:
         (process,) = data["processes"]
@@ -94,26 +91,13 @@ def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Te
         below = _idle([each for each in data["processes"] if not _is_busy(each)], width) + below
     below += _queues(data)
     if width is not None:
-        above, blocks, below = ([_wrapped(each, width, rows) for each in part] for part in (above, blocks, below))
+        above, blocks, below = (
+            [wrapped(each, width, rows is not None) for each in part] for part in (above, blocks, below)
+        )
     if rows is None:
         return [each for part in (above, blocks, below) for block in part for each in block]
     shown = _fitting(above, rows // 2, "slotkeeper status"), _fitting(below, rows // 3, "slotkeeper status")
     return [*shown[0], *_fitting(blocks, rows - len(shown[0]) - len(shown[1]), rest), *shown[1]]
-
-
-def _wrapped(block: Block, width: int, rows: int | None) -> Block:
-    paper, lines = PlainConsole(), Block()
-    for each in block:
-        if each.no_wrap and rows is None:  # a link or a command, to be copied
-            lines.append(each)
-            continue
-        # What continues a line is further to the right than it.
-        indent = "  " + " " * (len(each) - len(each.plain.lstrip()))
-        parts = [each] if len(each) <= width else [*each.wrap(paper, width - len(indent))]
-        for part in parts:
-            part.rstrip()
-        lines += [parts[0], *(Text(indent) + part for part in parts[1:])]
-    return lines
 
 
 def _fitting(blocks: Sequence[Block], rows: int, more: str) -> list[Text]:
@@ -124,20 +108,6 @@ def _fitting(blocks: Sequence[Block], rows: int, more: str) -> list[Text]:
         if len(shown) + len(block) > rows - (not is_last):
             return [*shown, styled(f"and {len(blocks) - number:,} more: {more}", "yellow")]
         shown += block
-    return shown
-
-
-def _trouble(item: Mapping[str, Any], now: float) -> Block:
-    """What needs attention, since when and why; then the command."""
-    since = f" (for {duration(now - seconds(item['since']))})" if item["since"] else ""
-    shown = Text.assemble((f"{item['severity']:<6}", _STYLES[item["severity"]])) + styled(f"{item['what']}{since}")
-    shown += styled(f": {item['why']}" if item["why"] else "")
-    return [shown] + [_whole(f"      -> {item['command']}", "yellow")] * bool(item["command"])
-
-
-def _whole(text: str, style: str) -> Text:
-    shown = styled(text, style)
-    shown.no_wrap = True
     return shown
 
 
@@ -203,7 +173,7 @@ def _facts(process: Mapping[str, Any], width: int | None) -> Block:
         settings.append(f"slots are kept for {duration(process['settle_seconds'])} after an abort")
     facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width)]
     if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
-        facts.append(_whole(f"  {link}", "dim"))
+        facts.append(whole(f"  {link}", "dim"))
     return facts
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich.text import Text
+
 from slotkeeper_cli.errors import failure_text, is_failure
-from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.formatting import duration, iso, seconds
+from slotkeeper_cli.output import Block, styled, whole
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
@@ -18,6 +21,7 @@ LEVELS: tuple[Level, ...] = ("absent", "ok", "warn", "bad")
 DEPLOY = "Deploy the stack again."
 # Findings of one check that are shown one by one, of a process and of others: one cause may have hundreds of them.
 _OF_PROCESS, _OF_OTHERS = 3, 50
+_STYLES = {"bad": "red", "warn": "yellow", "ok": "green", "absent": "dim"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,15 @@ class HealthCheckResult:
         about = f"{self.check.about} (not checked: {', '.join(self.unread)})" if self.unread else self.check.about
         findings = [finding.as_dict() for finding in self.findings]
         return {"check": self.check.name, "level": self.level, "about": about, "findings": findings}
+
+
+def finding_lines(finding: Mapping[str, Any], now: float, check: str = "") -> Block:
+    """A finding's dictionary as text: what is wrong, since when and why, and the check; then the command."""
+    since = f" (for {duration(now - seconds(finding['since']))})" if finding["since"] else ""
+    why = f": {finding['why']}" if finding["why"] else ""
+    shown = Text.assemble((f"{finding['severity']:<5} ", _STYLES[finding["severity"]]))
+    shown += styled(f"{finding['what']}{since}{why}") + styled(f"  {check}" if check else "", "dim")
+    return [shown] + [whole(f"      -> {finding['command']}", "yellow")] * bool(finding["command"])
 
 
 def worst(levels: Iterable[Level]) -> Level:
