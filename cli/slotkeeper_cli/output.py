@@ -119,7 +119,7 @@ def whole(text: str, style: str) -> Text:
 
 
 def wrapped(block: Block, width: int, is_framed: bool = False) -> Block:
-    """Lines of at most `width` characters; what continues one is further to the right. `is_framed`: no line is longer."""
+    """Lines of at most `width` characters; what continues one is indented. `is_framed`: no line is longer."""
     paper, lines = PlainConsole(), Block()
     for each in block:
         if each.no_wrap and not is_framed:
