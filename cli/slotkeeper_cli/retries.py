@@ -35,6 +35,16 @@ def policy_text(stack: StackConnection) -> str | None:
         return None
 
 
+def usable_policy(text: str | None) -> tuple[Policy, str]:
+    """The policy in the parameter's value; or the built-in one, and why."""
+    if text is None:
+        return BUILT_IN, "the parameter of the retry policy does not exist"
+    try:
+        return parse_policy(text), ""
+    except InvalidPolicy as error:
+        return BUILT_IN, f"the retry policy is invalid: {error}"
+
+
 class RetryControl:
     """The layer's objects for retries, made for a stack's table, queue and schedule group."""
 
@@ -98,13 +108,7 @@ class DownstreamControl:
 
     @cached_property
     def _policy(self) -> tuple[Policy, str]:
-        text = policy_text(self._stack)
-        if text is None:
-            return BUILT_IN, "the parameter of the retry policy does not exist"
-        try:
-            return parse_policy(text), ""
-        except InvalidPolicy as error:
-            return BUILT_IN, f"the retry policy is invalid: {error}"
+        return usable_policy(policy_text(self._stack))
 
 
 def read_downstreams(stack: StackConnection) -> dict[str, Health | MalformedHealth]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,18 +77,10 @@ def write_private(file: Path, text: str) -> None:
         raise CommandFailed(f"{file} cannot be written: {error.strerror}. Give another file with --output.") from error
 
 
-@dataclass(frozen=True)
-class ShellVariables:
-    """The variables to export, and the names of those to remove."""
-
-    exported: Mapping[str, str]
-    removed: tuple[str, ...] = ()
-
-    @property
-    def lines(self) -> list[str]:
-        """Commands for sh, bash and zsh."""
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in self.exported.items()]
-        return [f"unset {' '.join(self.removed)}"] * bool(self.removed) + exports
+def shell_lines(exported: Mapping[str, str], removed: Sequence[str] = ()) -> list[str]:
+    """Commands for sh, bash and zsh that export variables and remove others."""
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in exported.items()]
+    return [f"unset {' '.join(removed)}"] * bool(removed) + exports
 
 
 def variable_name(output: str) -> str:
@@ -97,8 +88,8 @@ def variable_name(output: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", output).upper()
 
 
-def shell_variables(stack: StackConnection, environment: Mapping[str, str]) -> ShellVariables:
-    """The variables for the stack.
+def shell_variables(stack: StackConnection, environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The variables to export for the stack, and the names of those to remove.
 
     For a stack in an account: no credentials. For the local stack: also its endpoint and dummy credentials, and what
     hides the user's own configuration, so that no call can reach an account.
@@ -110,10 +101,10 @@ def shell_variables(stack: StackConnection, environment: Mapping[str, str]) -> S
     # The AWS CLI and most SDKs prefer the first name of the region, and boto3 knows only the second.
     common = {"SLOTKEEPER_STACK": stack.name, "AWS_REGION": stack.region, "AWS_DEFAULT_REGION": stack.region}
     if stack.local is None:
-        return ShellVariables(common | ({"AWS_PROFILE": stack.profile} if stack.profile else {}) | outputs)
+        return common | ({"AWS_PROFILE": stack.profile} if stack.profile else {}) | outputs, []
     local = {"SLOTKEEPER_LOCAL": "1", LOCAL_FILE: str(stack.local_file)} | _local(stack.local, environment)
     endpoints = sorted(name for name in environment if name.startswith(f"{ENDPOINT}_"))
-    return ShellVariables(common | local | outputs, (*_OF_AN_ACCOUNT, *endpoints))
+    return common | local | outputs, [*_OF_AN_ACCOUNT, *endpoints]
 
 
 def _local(local: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:

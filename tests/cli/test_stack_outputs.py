@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.settings import JanitorSettings, RetrySettings, StarterSettings
-from slotkeeper_cli.stack_variables import ShellVariables, variable_name
+from slotkeeper_cli.stack_variables import shell_lines, variable_name
 from tests.cli.operator_account import Operator
 from tests.support.template import parsed_template
 
@@ -96,7 +96,7 @@ def test_without_a_local_stack_the_shell_stops_before_a_command_reaches_the_acco
 
 @pytest.mark.parametrize("value", ["it's", 'a "b" $c `d` \\', "two\nlines", "", "-n * ~"])
 def test_a_shell_reads_each_value_unchanged(value: str) -> None:
-    lines = "\n".join(ShellVariables({"VALUE": value}).lines)
+    lines = "\n".join(shell_lines({"VALUE": value}))
     assert shell(lines, 'printf %s "$VALUE"').stdout == value
 
 

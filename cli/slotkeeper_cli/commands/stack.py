@@ -25,7 +25,7 @@ from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
 from slotkeeper_cli.requests import fields_in, weight_in
 from slotkeeper_cli.slot_control import SlotControl, SlotlessExecution, find_slotless_executions, repair_texts
-from slotkeeper_cli.stack_variables import function_variables, shell_variables, write_private
+from slotkeeper_cli.stack_variables import function_variables, shell_lines, shell_variables, write_private
 
 _KEPT_SETTINGS = ("default_weight", "timeout_minutes", "settle_seconds", "rate")
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
@@ -146,7 +146,7 @@ def outputs(
     context = current_context()
     try:
         values, not_deployed = context.stack.reachable_outputs, context.stack.not_deployed
-        variables = shell_variables(context.stack, os.environ)
+        exported, removed = shell_variables(context.stack, os.environ)
     except Exception:
         if export:
             context.out.console.print("false")  # the shell evaluates no more than this: its status is that of a failure
@@ -155,14 +155,13 @@ def outputs(
         "stack": context.stack.name,
         "local": context.stack.is_local,
         "outputs": values,
-        "export": variables.exported,
-        "unset": variables.removed,
+        "export": exported,
+        "unset": removed,
         "not_deployed": [flow.name for flow in not_deployed],
     }
     width = max(map(len, values))
-    context.out.result(
-        data, variables.lines if export else [f"{name:<{width}}  {value}" for name, value in sorted(values.items())]
-    )
+    shown = [f"{name:<{width}}  {value}" for name, value in sorted(values.items())]
+    context.out.result(data, shell_lines(exported, removed) if export else shown)
     for flow in not_deployed:
         context.out.note(f"The {flow.name} is not deployed, and its outputs are missing: deploy with {flow.parameter}.")
 

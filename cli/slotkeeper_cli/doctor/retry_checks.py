@@ -10,12 +10,11 @@ from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.retry.operations import is_cancelled
-from slotkeeper.retry.policy import InvalidPolicy, parse_policy
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
-from slotkeeper_cli.doctor.health_checks import DEPLOY, Finding, HealthCheck
+from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
 from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count, seconds
-from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, not_closed, noteworthy, policy_text
+from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, not_closed, noteworthy, policy_text, usable_policy
 from slotkeeper_cli.stack_connection import message_counts
 
 if TYPE_CHECKING:
@@ -89,17 +88,10 @@ def _some(late_rows: list[tuple[float, str]]) -> str:
 
 
 def policy(account: Account, _now: float) -> Iterator[Finding]:
-    text = retry_policy(account)
-    lost = "Failed attempts may be neither retried nor dead-lettered."
-    if text is None:
-        how = f"{DEPLOY} Or create the parameter with the value {{}}, which is the default policy."
-        yield Finding("bad", "the parameter of the retry policy does not exist", f"{lost} {how}")
-        return
-    try:
-        parse_policy(text)
-    except InvalidPolicy as error:
-        how = "Correct the parameter; {} is the default policy."
-        yield Finding("bad", f"the retry policy is invalid: {error}", f"{lost} {how}")
+    _, problem = usable_policy(retry_policy(account))
+    if problem:
+        lost = "Failed attempts may be neither retried nor dead-lettered."
+        yield Finding("bad", problem, f"{lost} Correct or create the parameter; {{}} is the default policy.")
 
 
 def breakers(account: Account, now: float) -> Iterator[Finding]:
