@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slotkeeper.slots.rate import Rate
-from tests.cli.operator_account import Operator
+from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
 
@@ -24,6 +24,10 @@ def _disabled(operator: Operator) -> Names:
 
 def _as_deployed(operator: Operator) -> Names:
     return {"queue": operator.outputs["RequestQueueUrl"], "table": operator.outputs["SlotTableName"]}
+
+
+def _lease(operator: Operator, seconds: int) -> None:
+    operator.lease("lease-1", int(NOW) + seconds)
 
 
 def _blocked(operator: Operator) -> None:
@@ -64,6 +68,24 @@ SITUATIONS = {
             "blocked: h9",
         ),
         never=("h10",),
+    ),
+    "a request waits for the slot of a lease": Situation(
+        lambda operator: _lease(operator, 900) or (operator.wait("b") and None),
+        "request show b",
+        says=("lease-1  LEASED for ",),
+    ),
+    "a lease has not ended: it is not judged by Step Functions": Situation(
+        lambda operator: _lease(operator, 900),
+        "stack reconcile --check",
+        says=("SlotTable matches the running executions.",),
+        shows={"dead": [], "expired": []},
+    ),
+    "a lease has ended": Situation(
+        lambda operator: _lease(operator, 0),
+        "stack reconcile --check",
+        says=("1 lease has expired.\n", "  lease-1\n"),
+        shows={"expired": ["lease-1"]},
+        exit_code=5,
     ),
     "an event source is disabled": Situation(
         _disabled,

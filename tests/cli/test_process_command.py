@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.commands import process
+from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
 
@@ -139,6 +140,15 @@ def test_add_stores_its_settings_and_rings(operator: Operator) -> None:
     assert (line["default_weight"], line["stack"]) == (2, "slotkeeper")
     assert line["by"].startswith("arn:aws:")
     assert operator.rings() == [{"process": "q"}]
+
+
+def test_a_process_without_a_target_is_for_leases_only(operator: Operator) -> None:
+    added = operator.run("process", "add", "licence", "--limit", "2")
+    assert (added.exit_code, added.stdout) == (0, "licence has 2 slots for leases only.\n")
+    assert "leases only" in operator.run("status", "licence").stdout
+    refused = operator.run("request", "submit", "--process", "licence", "--request-id", "a")
+    assert (refused.exit_code, "a: process licence is for leases only" in refused.stderr) == (2, True)
+    assert waiting(operator, "RequestQueue") == []
 
 
 def test_add_refuses_an_existing_process_and_a_job_with_all_its_problems(operator: Operator) -> None:
