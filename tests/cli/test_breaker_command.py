@@ -280,19 +280,6 @@ def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched:
 # other commands ----------------------------------------------------------------------------------------------------
 
 
-def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, watched: Watched) -> None:
-    watched.put("mail", Health(Breaker(healthy=True)))
-    assert "downstream" not in operator.run("status").stdout
-    watched.put("default", with_breaker(watched.failing(), probe_at=time.time() + 25))
-    watched.put("mail", Health(Breaker(healthy=True), Concurrency(limit_set=2)))
-    malform_downstream(operator, "odd")
-    text = operator.run("status").stdout
-    assert "downstream default: the breaker is open (for " in text
-    assert "): 18 of the last 18 calls failed. " in text
-    assert "-> slotkeeper retry limit auto --downstream mail" in text
-    assert "bad   item 'odd' of the downstream table" in text
-
-
 def test_a_stack_without_the_table_is_named_and_other_commands_work(operator: Operator, watched: Watched) -> None:
     del operator.outputs["DownstreamTableName"]
     assert "deployed from an older template" in operator.run("retry", "breaker", "show").stderr

@@ -1,4 +1,4 @@
-"""`slotkeeper dlq list`, `show` and `discard`."""
+"""`slotkeeper dlq`: a message is sent again under the same key, and none is lost."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import json
 
 import pytest
 
+from slotkeeper.aws.sqs import text
+from slotkeeper.retry.delivery import DeadLetterQueue
+from slotkeeper.retry.message import Message
+from slotkeeper.slots.request import MAX_BODY_BYTES
 from slotkeeper_cli.formatting import local_time
 from tests.cli.account_contents import give_up, move_by_sqs, only_id, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
+from tests.support.boundary import refuse
 
 
 def test_list_shows_all_queues_with_their_codes(operator: Operator) -> None:
@@ -83,3 +88,126 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     assert json.loads(left["Body"])["request_id"] == "b"
     assert [line["request_id"] for line in operator.audited()] == ["a", "a"]
     assert [json.loads(line["body"]).get("weight") for line in operator.audited()] == [None, 2]
+
+
+# redrive -------------------------------------------------------------------------------------------------------------
+
+
+def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator) -> None:
+    """SQS itself has moved the message, since the starter failed again and again."""
+    key = move_by_sqs(operator, '{"process": "sample", "weight": 3, "priority": "high"}')
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    expected = {"process": "sample", "arguments": {}, "request_id": key, "attempt": 1, "weight": 3, "priority": "high"}
+    assert json.loads(message["Body"]) == expected
+    assert waiting(operator, "RequestDeadLetterQueue") == []
+
+
+def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
+    arguments = {"--text": "я" * 32_000}
+    body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
+    move_by_sqs(operator, body + " " * (MAX_BODY_BYTES - len(body.encode())))
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["arguments"] == arguments
+
+
+def test_redrive_sends_work_with_its_history(operator: Operator) -> None:
+    give_up(operator)
+    (dead_letter,) = waiting(operator, "WorkDeadLetterQueue")
+    operator.run("dlq", "redrive", "work", "--all", "--yes")
+    (message,) = waiting(operator, "WorkQueue")
+    assert message["Body"] == dead_letter["Body"]
+    assert len(json.loads(message["Body"])["retries"]) == 2
+    attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
+    assert attributes == {"idempotency_key": "w", "retry_count": "2"}
+    assert waiting(operator, "WorkDeadLetterQueue") == []
+
+
+def test_redrive_sends_a_retry_that_scheduler_could_not_send(operator: Operator) -> None:
+    body = Message("w", {"n": 1}, (1_790_000_000.0,)).to_json()
+    operator.sqs.send_message(
+        QueueUrl=operator.outputs["RetryScheduleDeadLetterQueueUrl"],
+        MessageBody=body,
+        MessageAttributes={"ERROR_CODE": text("AccessDenied", 100), "ERROR_MESSAGE": text("no", 100)},
+    )
+    (listed,) = operator.run("dlq", "list", "schedule", "--json").json["queues"]
+    assert (listed["codes"], listed["dead_letters"][0]["attempt"]) == ({"AccessDenied": 1}, 2)
+    operator.run("dlq", "redrive", "schedule", "--all", "--yes")
+    (message,) = waiting(operator, "WorkQueue")
+    assert message["Body"] == body
+
+
+@pytest.mark.parametrize(
+    ("queue", "code", "body", "why"),
+    [
+        ("request", "InvalidRequest", "not JSON", "it is not a valid request: body is not JSON"),
+        ("request", "InvalidRequest", '{"process": "unknown"}', "there is no process 'unknown'"),
+        ("work", "RequestIdReused", "", "its id belongs to another request"),
+        ("work", "TooLarge", "", "too large for WorkQueue"),
+        ("work", "InvalidMessage", "{}", "it is not a valid work message"),
+    ],
+)
+def test_redrive_leaves_a_message_that_would_be_refused_again(
+    operator: Operator, queue: str, code: str, body: str, why: str
+) -> None:
+    if queue == "request":
+        send_dead_letter(operator, body, code=code)
+    elif body:
+        DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"]).send_invalid(body, "m", "no")
+    else:
+        give_up(operator, code=code)
+    before = operator.contents()
+    ended = operator.run("dlq", "redrive", queue, "--all", "--yes", "--json")
+    (left,) = ended.json["left"]
+    assert why in left["why"]
+    assert (ended.exit_code, operator.contents(), operator.audited()) == (3, before, [])
+
+
+def test_redrive_sends_cancelled_work_only_by_id_or_code(operator: Operator) -> None:
+    give_up(operator, code="Cancelled")
+    ended = operator.run("dlq", "redrive", "work", "--all", "--yes", "--json")
+    assert ended.json["done"] == []
+    assert "it was cancelled" in ended.json["left"][0]["why"]
+    ended = operator.run("dlq", "redrive", "work", "--code", "Cancelled", "--yes", "--json")
+    assert len(ended.json["done"]) == 1
+
+
+@pytest.mark.parametrize("options", [("--code", "InvalidRequest"), ("--id", "a"), ("--id", "{message}")])
+def test_redrive_sends_the_selected_messages_only(operator: Operator, options: tuple[str, ...]) -> None:
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a"}')
+    chosen = [each.format(message=only_id(operator, "RequestDeadLetterQueue")) for each in options]
+    send_dead_letter(operator, '{"process": "sample", "request_id": "b"}', "m-2", 2, code="Other")
+    dry = operator.run("dlq", "redrive", "request", *chosen, "--dry-run").stdout
+    assert "would be sent again: a (sample, attempt 1)\n" in dry
+    assert operator.run("dlq", "redrive", "request", *chosen, "--yes").exit_code == 0
+    (left,) = waiting(operator, "RequestDeadLetterQueue")
+    assert json.loads(left["Body"])["request_id"] == "b"
+
+
+def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator: Operator) -> None:
+    operator.processes.create("other", 1, operator.outputs["GlueJobName"])
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a"}')
+    message_id = only_id(operator, "RequestDeadLetterQueue")
+    send_dead_letter(operator, '{"process": "other", "request_id": "a"}', "m-2")
+    reason = operator.refuses("dlq", "redrive", "request", "--id", "a", "--yes")
+    assert "several processes have a request a: give the id of the message" in reason
+    assert f"{message_id} (sample)" in reason
+    assert operator.run("dlq", "redrive", "request", "--id", message_id, "--yes").exit_code == 0
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"])["process"] == "sample"
+
+
+@pytest.mark.parametrize(("call", "sendings"), [("SendMessage", 1), ("DeleteMessage", 2)])
+def test_f25_a_message_that_a_refused_call_has_left_is_redriven_again(
+    operator: Operator, call: str, sendings: int
+) -> None:
+    """If it was sent and not deleted, it is sent twice, under the id of one request."""
+    key = move_by_sqs(operator, '{"process": "sample"}')
+    refuse(operator.sqs, call, "ServiceUnavailable")
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
+    assert ended.exit_code == 1
+    assert f"0 of 1 message sent again, then {call} failed with ServiceUnavailable" in ended.stderr
+    assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
+    sent = [json.loads(each["Body"])["request_id"] for each in waiting(operator, "RequestQueue")]
+    assert (sent, waiting(operator, "RequestDeadLetterQueue")) == ([key] * sendings, [])
