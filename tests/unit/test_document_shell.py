@@ -30,7 +30,7 @@ from dev.tools.function_folders import code_folders
 from dev.tools.gradual import TYPES
 from dev.tools.invoke.function_stack import events_of
 from slotkeeper_cli.app import app
-from slotkeeper_cli.stack_variables import ShellVariables, variable_name
+from slotkeeper_cli.stack_variables import shell_lines, variable_name
 from tests.support.template import parsed_template
 from tests.template.test_samconfig import CONFIG
 
@@ -130,7 +130,7 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
         "message.json": message,
         "policy.json": policy,
         "dead-letter.json": json.dumps(DEAD_LETTER),
-        "exports.sh": "\n".join(ShellVariables(VARIABLES).lines),
+        "exports.sh": "\n".join(shell_lines(VARIABLES)),
     }
     contents = dict.fromkeys(re.findall(r"[\w./-]+\.(?:json|jsonl|py|csv|yaml)\b", script), "{}\n") | contents
     for name, content in contents.items():
