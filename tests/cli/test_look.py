@@ -37,7 +37,7 @@ PARTS = """{% extends "document.html" %}{% block body %}
 {% from "parts.html" import chip, command, empty, facts, not_read, row, slots_bar, table, tiles with context %}
 {{ tiles([{"label": text, "value": 30, "kind": "bad", "note": text}, {"label": "alarms", "value": 0}]) }}
 {{ not_read([{"source": text, "messages": 7, "why": text}]) }}{{ facts([(text, text)]) }}
-{{ empty(text, {"command": text, "key": "a", "label": text}) }}
+{{ empty(text, text) }}{{ command(text) }}
 <section>{% set columns = ["state", ">number", "slots", "at"] %}{% call table(text, columns) %}
 {% for state in states %}
 {{ row(columns, [chip(state), 1234 | count, slots_bar(2, 3, [2]), 1790000000 | when], as="bad") }}

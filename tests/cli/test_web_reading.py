@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from botocore.client import BaseClient
 
-from slotkeeper.chatbot.token import ITEM_NAME
-from slotkeeper.next_step import next_step
-from slotkeeper_cli.errors import CommandRefused, NeedsYes, NotFound
+from slotkeeper.next_step import NextStep, next_step
+from slotkeeper_cli.errors import CommandRefused, NeedsYes
 from slotkeeper_cli.formatting import local_time
 from slotkeeper_cli.look.pages import render
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.unread import UnreadSource
 from slotkeeper_cli.web import pages
-from slotkeeper_cli.web.actions import READ_ONLY, Actions, Offer, Outcome, reads
+from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome, reads
 from slotkeeper_cli.web.frame import PAGE_ROWS, View
 from slotkeeper_cli.web.reading import PageReadings, badges
-from tests.cli.account_contents import fail, send_dead_letter
-from tests.cli.operator_account import NOW, Operator, stack_of
+from tests.cli.account_contents import fail, send_dead_letter, succeed
+from tests.cli.operator_account import NOW, Operator, StubbedCalls, stack_of
 from tests.cli.situations import set_clock
-
-VERBS = ("redrive", "discard")
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The operations that were called."""
-    made: list[str] = []
-    real = BaseClient._make_api_call
-
-    def counted(client: BaseClient, operation: str, arguments: Any) -> Any:
-        made.append(operation)
-        return real(client, operation, arguments)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", counted)
-    return made
 
 
 @pytest.fixture
@@ -50,10 +32,6 @@ def readings(operator: Operator, a_minute_later: None) -> Iterator[PageReadings]
 
 def _view(writes: bool = True, **query: str) -> View:
     return View(writes, "page", query, str)
-
-
-def _queue(readings: PageReadings, **query: str) -> Mapping[str, Any]:
-    return pages._queue(readings.process("sample").read(), _view(**query))
 
 
 def _overview(data: Mapping[str, Any], **query: str) -> Mapping[str, Any]:
@@ -71,76 +49,47 @@ def test_no_start_is_expected_while_the_starter_receives_no_message(operator: Op
     assert readings.process("sample").read()["requests"][0]["expected_start"] is None
 
 
-def test_a_refresh_of_the_first_page_needs_few_calls_also_with_many_processes(
-    operator: Operator, readings: PageReadings, calls: list[str]
+def test_a_refresh_needs_few_calls_also_with_many_processes_and_much_that_has_ended(
+    operator: Operator, readings: PageReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refreshed() -> dict[str, int]:
-        readings.account.forget()
-        calls.clear()
-        readings.overview().read()
-        return {name: calls.count(name) for name in calls}
+    made: list[str] = []
+    real = BaseClient._make_api_call
+    monkeypatch.setattr(BaseClient, "_make_api_call", lambda *asked: made.append(asked[1]) or real(*asked))
 
-    readings.overview().read()
+    def refreshed() -> list[list[str]]:
+        found = []
+        for page in (readings.overview(), readings.process("sample")):
+            readings.account.forget()
+            made.clear()
+            page.read()
+            found.append(sorted(made))
+        return found
+
+    operator.hold("running")
+    refreshed()  # what is read once
     before = refreshed()
     for number in range(50):
         operator.processes.create(f"process-{number}", 5, "job")
-    assert refreshed() == before
-    assert sum(before.values()) <= 40, before
-
-
-def test_a_refresh_of_a_process_does_not_grow_with_what_has_ended(
-    operator: Operator, readings: PageReadings, calls: list[str]
-) -> None:
-    def refreshed() -> list[str]:
-        readings.account.forget()
-        calls.clear()
-        readings.process("sample").read()
-        return sorted(calls)
-
-    operator.hold("running")
-    readings.process("sample").read()
-    before = refreshed()
     for number in range(30):
-        operator.stepfunctions.stop_execution(
-            executionArn=operator.stepfunctions.start_execution(
-                stateMachineArn=operator.outputs["WorkflowArn"], name=f"ended-{number}", input="{}"
-            )["executionArn"]
-        )
+        succeed(operator, f"ended-{number}", f"process-{number}")
     assert refreshed() == before
-
-
-def test_a_process_that_does_not_exist_is_named(readings: PageReadings) -> None:
-    with pytest.raises(NotFound, match="there is no process 'other'"):
-        readings.process("other").read()
+    assert len(before[0]) <= 40, before
 
 
 def test_what_could_not_be_read_is_named_and_taken_for_neither_absent_nor_dead(
-    operator: Operator, readings: PageReadings, monkeypatch: pytest.MonkeyPatch
+    operator: Operator, readings: PageReadings
 ) -> None:
     operator.hold("running")
-    real, denied = BaseClient._make_api_call, {"DescribeAlarms", "ListExecutions", "DescribeExecution"}
-
-    def call(client: BaseClient, operation: str, arguments: Any) -> Any:
-        if operation not in denied:
-            return real(client, operation, arguments)
-        raise client.exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    shown = _overview(readings.overview().read())
+    denied = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+    calls = dict.fromkeys(("ListExecutions", "DescribeExecution"), lambda _: denied)
+    with StubbedCalls("cloudwatch", {"DescribeAlarms": lambda _: denied}), StubbedCalls("stepfunctions", calls):
+        data = readings.overview().read()
+        (holder,) = pages._queue(readings.process("sample").read(), _view())["holders"]
+    shown = _overview(data)
     assert "alarms" in [each["source"] for each in shown["not_read"]]
     assert [each["value"] for each in shown["tiles"]] == ["0", "1", "0", "not read"]
-    assert "Alarms" not in badges(readings.overview().read())
-    (holder,) = _queue(readings)["holders"]
+    assert "Alarms" not in badges(data)
     assert holder["dead"] == ""
-
-
-def test_the_page_of_the_token_never_has_the_token(operator: Operator, readings: PageReadings) -> None:
-    item = {"token_name": {"S": ITEM_NAME}, "access_token": {"S": "the-secret"}}
-    item |= {name: {"N": str(value)} for name, value in (("generation", 3), ("stored_at", NOW))}
-    operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
-    shown = readings.token().read()
-    assert shown["generation"] == 3
-    assert "the-secret" not in json.dumps(shown)
 
 
 def test_a_button_of_a_cause_redrives_all_of_its_failures(operator: Operator, readings: PageReadings) -> None:
@@ -148,8 +97,9 @@ def test_a_button_of_a_cause_redrives_all_of_its_failures(operator: Operator, re
         fail(operator, request_id, "no such key")
     fail(operator, "c", "another cause")
     view = _view(q="no such")
-    (group,) = pages._failures(readings.failures(86400.0).read(), view, period="24h")["paged"]["rows"]
-    step = view.offers.by_key[group["redrive"]].step
+    render("failures.html", **pages._failures(readings.failures(86400.0).read(), view, period="24h"), view=view)
+    (step,) = [each.step for each in view.offers.values() if each.title == "Redrive"]
+    assert isinstance(step, NextStep)
     assert step.endswith("--since 24h")  # as many as the page shows
     ended = operator.run("--yes", *step.arguments)
     assert "2 requests redriven, 0 left." in ended.stdout, ended.stderr
@@ -194,31 +144,17 @@ def test_of_ten_thousand_queued_requests_a_page_is_shown_and_the_number_is_right
     operator.wait("first", priority="high")
     data = dict(readings.process("sample").read())
     (one,) = data["requests"]
-    data["requests"] = [{**one, "execution": f"e-{n}", "request_id": f"r-{n}", "position": n} for n in range(10_000)]
-    data["queued"] = 10_000
+    data |= {"requests": [{**one, "execution": f"e-{n}"} for n in range(10_000)], "queued": 10_000}
     shown = pages._queue(data, _view(page="200"))
     assert (shown["queued"], len(shown["paged"]["rows"]), shown["paged"]["last"]) == ("10,000", PAGE_ROWS, 10_000)
     assert pages._queue({**data, "is_cut": True}, _view())["queued"] == "more than 10,000"
 
 
-def test_the_queue_has_each_request_with_position_and_reason(operator: Operator, readings: PageReadings) -> None:
-    operator.hold("running")
-    operator.wait("second")
-    operator.wait("heavy", weight=9)
-    operator.wait("first", priority="high")
-    shown = _queue(readings)["paged"]["rows"]
-    assert [(each["request_id"], each["position"], each["because"].partition(";")[0]) for each in shown] == [
-        ("first", 1, "1 of 1 slot in use"),
-        ("second", 2, "behind first, which is next"),
-        ("heavy", None, "blocked: weight 9 above the limit 1"),
-    ]
-
-
 def test_a_reason_that_is_an_address_is_no_link_to_the_aws_console(operator: Operator, readings: PageReadings) -> None:
     fail(operator, cause="https://example.com/sign-in")
-    (found,) = pages._request(readings.request("a", None).read(), _view(), "a")["found"]
-    facts = dict(found["attempts"][-1]["facts"])
-    assert facts["reason"] == "https://example.com/sign-in"
+    view = _view()
+    shown = render("request.html", **pages._request(readings.request("a", None).read(), view, "a"), view=view)
+    assert "<dd>https://example.com/sign-in</dd>" in shown
 
 
 def test_a_time_in_a_text_of_a_command_is_shown_in_the_zone_of_the_page() -> None:
@@ -277,30 +213,22 @@ def test_a_page_of_the_address_is_not_trusted() -> None:
 # -------------------------------------------------------------------------------------------------------------- actions
 
 
-def _offer(view: View, key: str) -> Offer:
-    return view.offers.by_key[key]
-
-
-@pytest.mark.parametrize("given", [{}, {"limit": ["-1"]}, {"limit": ["1.5"]}, {"limit": ["--all"]}, {"limit": [""]}])
-def test_a_limit_that_is_no_number_is_no_command(
-    operator: Operator, readings: PageReadings, given: dict[str, list[str]]
-) -> None:
-    view = _view()
-    step = _offer(view, pages._process(readings.process("sample").read(), view)["set_limit"]).step
-    assert isinstance(step, Callable)
-    with pytest.raises(CommandRefused, match="whole number"):
-        step(given)
+@pytest.mark.parametrize("given", [{}, *({"limit": [each]} for each in ("0", "-1", "1.5", "--all", ""))])
+def test_a_limit_that_is_no_number_is_no_command(given: dict[str, list[str]]) -> None:
+    with pytest.raises(CommandRefused, match="whole number from 1"):
+        pages._limit(given, 1)
 
 
 def test_the_buttons_of_dead_letters_and_breakers_are_commands(operator: Operator, readings: PageReadings) -> None:
     send_dead_letter(operator)
     view = _view()
-    (request,) = [each for each in pages._dead_letters(readings.dead_letters().read(), view)["queues"] if each["shown"]]
+    render("dead_letters.html", **readings.dead_letters().read(), view=view)
+    offered: list[Any] = [each.step for each in view.offers.values()]
+    assert len(offered) == 4
     (mail,) = pages._downstreams(readings.downstreams().read(), view)["downstreams"]
-    breaker: Any = view.offers.by_key[mail["key"]].step
+    breaker: Any = mail["step"]
     with pytest.raises(CommandRefused, match="Say why"):
         breaker({"why": [" "]})
-    offered = [view.offers.by_key[each[verb]].step for each in (request, *request["shown"]) for verb in VERBS]
     for step in (*offered, breaker({"why": ["-it's slow"]})):
         ended = operator.run(*step.arguments)
         assert (ended.exit_code, NeedsYes.why in ended.stderr) == (NeedsYes.exit_code, True), (step, ended.stderr)
@@ -313,7 +241,7 @@ def test_a_page_without_what_could_not_be_read_does_not_say_that_there_is_nothin
     failures = pages._failures({**nothing, "not_read": [unread]}, view, "24h")
     assert failures["none"] == "Nothing has failed in this period in what could be read."
     queue = {"queue": "work", "name": "WorkDeadLetterQueue", "messages": [], "codes": [], "not_read": [unread]}
-    shown = render("dead_letters.html", **pages._dead_letters({"queues": [queue]}, view), view=view)
+    shown = render("dead_letters.html", queues=[queue], view=view)
     assert "WorkDeadLetterQueue: 0 read<" in shown
     assert "No message could be read." in shown
 
@@ -330,28 +258,8 @@ def test_the_small_picture_has_what_holds_a_slot_since_before_the_hour(
 
 
 def test_what_if_is_asked_of_the_period_of_the_page(readings: PageReadings) -> None:
-    view = _view()
-    shown = pages._period(readings.process("sample").read(), view, hours=3)
-    make: Any = view.offers.by_key[shown["what_if"]].step
+    make = pages._period(readings.process("sample").read(), _view(), hours=3)["what_if"]
     assert make({"limit": ["5"]}) == "slotkeeper what-if sample --limit 5 --since 3h"
-
-
-def test_only_the_requests_of_the_page_can_be_cancelled_together(operator: Operator, readings: PageReadings) -> None:
-    operator.hold("running")
-    execution, view = operator.wait("queued"), _view()
-    step = _offer(view, pages._queue(readings.process("sample").read(), view)["cancel"]).step
-    assert step({"execution": [execution, "of another page"]}).arguments == (
-        *("request", "cancel", execution, "--process", "sample"),
-    )
-
-
-def test_pause_or_resume_is_offered_as_the_process_is(operator: Operator, readings: PageReadings) -> None:
-    for wanted in ("pause", "resume"):
-        view = _view()
-        offer = _offer(view, pages._process(readings.process("sample").read(), view)["pause"])
-        assert offer.step == next_step(f"process {wanted}", "sample")
-        operator.processes.pause("sample")
-        readings.account.forget()
 
 
 def test_a_read_only_console_offers_the_commands_that_change_nothing() -> None:
@@ -382,12 +290,6 @@ def test_the_shown_command_names_the_stack(operator: Operator) -> None:
     reconcile = actions.whole("slotkeeper stack reconcile")
     assert reconcile == shown.replace("process pause 'a b'", "stack reconcile")
     assert actions.whole("aws lambda list-functions") == "aws lambda list-functions"
-
-
-def test_a_process_of_the_address_is_no_option_of_a_command(operator: Operator) -> None:
-    refused = operator.run(*next_step("process pause", "--all").arguments)
-    assert refused.exit_code == 4
-    assert not operator.process().paused
 
 
 def test_without_write_no_command_runs(operator: Operator) -> None:

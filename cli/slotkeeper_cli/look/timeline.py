@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from slotkeeper.slots.rows import RequestRow
@@ -153,8 +153,6 @@ def label_of(row: RequestRow) -> str:
 def notes_of(of: Timeline) -> list[str]:
     """What the picture leaves out, in sentences."""
     found = list(of.notes)
-    if common := _common([replace(each, label=plain(each.label)) for each in of.bars]):
-        found.insert(0, f"… is the common beginning of the names: {common}")
     panels = (("executions", of.holders), ("waits", of.waiting))
     found += [f"{len(bars):,} {noun} are too many for bars of their own." for noun, bars in panels if _are_many(bars)]
     if any(value is None and at < of.until and end > of.since for at, end, value in pieces(of.limits)):
@@ -352,7 +350,7 @@ def _held(of: Timeline, axis: _Axis) -> _Part:
     items = [(kind(state), _SIGNS.get(state, "■"), f"{number:,} {state}") for state, number in states.most_common()]
     head = _head("Held a slot", *(items or [("ok", "■", count(0, "request"))]))
     if not _are_many(of.holders):
-        drawn, height = _bars(axis, of.holders, _common(of.bars))
+        drawn, height = _bars(axis, of.holders)
         return head + drawn, height
     ends = [(each, span[1]) for each, span in of.holders if each.state in ("failed", "aborted", "timed out")]
     ticks = {(kind(each.state), f"{axis.x(at):.1f}") for each, at in ends}
@@ -367,7 +365,7 @@ def _waited(of: Timeline, axis: _Axis) -> _Part:
     items = [(kind(state), "×", f"{number:,} {state}") for state, number in left.most_common()]  # noqa: RUF001
     head = _head("Waited", ("wait", "■", f"{count(len(waits), 'request')}{longest}"), *items)
     if not _are_many(waits):
-        drawn, height = _bars(axis, waits, _common(of.bars), waiting=True)
+        drawn, height = _bars(axis, waits, waiting=True)
         return head + drawn, height
     steps = weighted_steps((span, 1) for _, span in waits)
     top = max(value for _, value in steps)
@@ -389,20 +387,8 @@ def _are_many(bars: Sequence[tuple[Bar, Interval]]) -> bool:
     return len(bars) > MAX_BARS or max(_lanes([span for _, span in bars], [1] * len(bars)), default=0) >= MAX_ROWS
 
 
-def _common(bars: Sequence[Bar]) -> str:
-    """The beginning that the names of all requests have, if bars are easier to distinguish without it."""
-    labels = sorted(each.label for each in bars)
-    pairs = zip(labels[0], labels[-1], strict=False) if len(labels) > 1 else ()
-    common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip("0123456789")
-    return common if len(common) > 3 and labels[0] != common else ""
-
-
-def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, waiting: bool = False) -> _Part:
-    """A bar for each, in the lowest free lane; in as many as the slots that it held, if there is space.
-
-    Args:
-        common: what the labels leave out.
-    """
+def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], *, waiting: bool = False) -> _Part:
+    """A bar for each, in the lowest free lane; in as many as the slots that it held, if there is space."""
     spans, ones = [span for _, span in bars], [1] * len(bars)
     sizes = ones if waiting else [each.weight for each, _ in bars]
     if max(sizes, default=0) > MOST_HIGH or max(_lanes(spans, sizes), default=0) >= MOST_HIGH:
@@ -415,7 +401,6 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
         x, y = axis.x(start), 28 + pitch * lane
         width = max(0.15, axis.x(end) - x)
         sign = "" if waiting and each.held else _SIGNS.get(each.state, "×" if waiting else "")  # noqa: RUF001
-        label = "…" * bool(common) + each.label.removeprefix(common)
         about = f"{each.label}: {each.state}, {count(each.weight, 'slot')}; {iso(start)}, {lasting(end - start)}"
         about += f"; {each.why}" if waiting and each.why else ""
         css = "wait" if waiting and (each.held or each.state == "queued") else kind(each.state)
@@ -426,9 +411,11 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], common: str, *, wai
         )
         pixels = width / 100 * WIDTH
         fitting = int((pixels - 9 - 14 * bool(sign)) / _CHARACTER)
-        if pitch > 14 and fitting >= min(len(label), 5):
+        if pitch > 14 and fitting >= min(len(each.label), 5):
             slots = f" ({each.weight:,} slots)" if each.weight > size else ""
-            shown = next((text for text in (label + slots, label) if len(text) <= fitting), "…" + label[1 - fitting :])
+            # The ends of ids differ.
+            whole = (text for text in (each.label + slots, each.label) if len(text) <= fitting)
+            shown = next(whole, "…" + each.label[1 - fitting :])
             drawn += (
                 f'<svg x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{pitch}">'
                 f'<text x="5" y="{pitch / 2 + 2.5}" class="wide">{escaped(shown)}</text></svg>'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from html import escape
-from http.cookies import SimpleCookie
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -100,14 +100,15 @@ class Access:
 
     def _answer(self, scope: Scope) -> Response | None:
         """The answer to a request that may not pass, or whose address has a token; None if it may pass."""
-        headers = Headers(scope=scope)
+        asked = HTTPConnection(scope)
+        headers = asked.headers
         if headers.get("host") not in self._hosts:
             return PlainTextResponse("The console answers only at the address that slotkeeper web printed.", 403)
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return PlainTextResponse("The console does not answer to pages of other sites.", 403)
-        is_known = _is_equal(_cookies(headers).get(COOKIE, ""), self._entrance.session)
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        is_known = _is_equal(asked.cookies.get(COOKIE, ""), self._entrance.session)
+        query = dict(asked.query_params)
         token = query.pop(TOKEN_FIELD, None)
         if scope["path"].startswith(f"{self._entrance.folder}/"):
             if is_known and token is None:
@@ -135,14 +136,6 @@ class Access:
 
 def _is_equal(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())
-
-
-def _cookies(headers: Headers) -> Mapping[str, str]:
-    try:
-        cookie: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    except Exception:  # what a browser sends is no error of the console
-        return {}
-    return {name: morsel.value for name, morsel in cookie.items()}
 
 
 def _with_headers(send: Send) -> Send:

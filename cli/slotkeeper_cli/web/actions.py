@@ -6,8 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
@@ -37,7 +36,7 @@ type Fields = Mapping[str, Sequence[str]]
 
 
 def reads(step: NextStep) -> bool:
-    """Whether a command changes nothing."""
+    """Whether a command changes nothing: it runs without a question, also in a read-only console."""
     return any(step.arguments[: len(each)] == each for each in _READS)
 
 
@@ -65,26 +64,10 @@ class Offer:
     Args:
         title: of its dialog.
         step: the command, or what makes it of the fields of the button's form; it raises CommandRefused.
-        only_reads: whether it changes nothing: then it runs without a question, also in a read-only console.
     """
 
     title: str
     step: NextStep | Callable[[Fields], NextStep]
-    only_reads: bool = False
-
-
-@dataclass
-class Offers:
-    """What the server itself has put into one part of a page: nothing else of what a browser sends is run."""
-
-    by_key: dict[str, Offer] = field(default_factory=dict)
-
-    def add(self, offer: Offer, name: str = "") -> str:
-        """The key that the button carries. It stays the same while the page is rendered again and again."""
-        arguments = offer.step.arguments if isinstance(offer.step, NextStep) else (name,)
-        key = sha256("\0".join((offer.title, *arguments)).encode(errors="replace")).hexdigest()[:16]
-        self.by_key[key] = offer
-        return key
 
 
 class Actions:
@@ -147,7 +130,7 @@ class Actions:
             Dialog(self, "Not possible", None).show(outcome=Outcome(3, " ".join(refused.sentences)))
             return
         dialog = Dialog(self, offer.title, step)
-        if offer.only_reads:
+        if reads(step):
             dialog.show(reads=True)
             dialog.show(outcome=await self.execute(step.arguments), reads=True)
         elif not self.writes:

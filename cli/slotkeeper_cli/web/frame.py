@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,29 +16,19 @@ from markupsafe import Markup
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from slotkeeper.next_step import NextStep
+from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandError, failure_text, is_failure
 from slotkeeper_cli.formatting import iso, local_time, seconds
 from slotkeeper_cli.look.pages import render, script, style, when
 from slotkeeper_cli.requests import hide_tokens
-from slotkeeper_cli.web.actions import Actions, Offer, Offers, reads
+from slotkeeper_cli.target_checks import target_text
+from slotkeeper_cli.web.actions import Actions, Fields, Offer, reads
 from slotkeeper_cli.web.shared import PageReading, SharedReadings, Snapshot
 
 PAGE_ROWS = 50  # of a long table
 # A time of formatting.local_time, or of JSON.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]{1,5}\b|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
-_SECTIONS = {
-    "Processes": "./",
-    "Failures": "failures",
-    "Dead letters": "dead-letters",
-    "Alarms": "alarms",
-    "Doctor": "doctor",
-    "Retries": "retries",
-    "Token": "token",
-}
-# Of the numbers in the navigation.
-_MEANINGS = {"Processes": "need attention", "Failures": "in 24 hours", "Alarms": "ringing"}
 # A click on a button that carries a key sends the key and the fields of its form; one that selects all sends nothing.
 _ON_CLICK = """event => {
   const button = event.target.closest('[data-run], [data-pick]')
@@ -55,21 +46,6 @@ _ON_CLICK = """event => {
 }"""
 
 
-def process_address(name: str, **query: object) -> str:
-    """The address of a process's page, relative to the folder of the console."""
-    return _address(f"process/{quote(name, safe='')}", query)
-
-
-def history_address(name: str) -> str:
-    """The address of a process's history."""
-    return f"history/{quote(name, safe='')}"
-
-
-def request_address(request_id: str, process: str = "") -> str:
-    """The address of a request's page."""
-    return _address("request", {"id": request_id, "process": process})
-
-
 def _address(path: str, query: Mapping[str, object]) -> str:
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
@@ -83,16 +59,25 @@ class View:
         writes: whether buttons change something.
         query: the parameters of the page's address.
         whole: a command with the options of this stack, as it is copied.
+        offers: what the server has put into one part of the page: nothing else of what a browser sends is run.
     """
 
     writes: bool
     path: str
     query: Mapping[str, str]
     whole: Callable[[str], str]
-    offers: Offers = field(default_factory=Offers)
+    offers: dict[str, Offer] = field(default_factory=dict)
 
-    process = staticmethod(process_address)
-    request = staticmethod(request_address)
+    step = staticmethod(next_step)
+    target = staticmethod(target_text)
+
+    def process(self, name: str, page: str = "process") -> str:
+        """The address of a process's page, relative to the folder of the console. `page`: or `history`."""
+        return f"{page}/{quote(name, safe='')}"
+
+    def request(self, request_id: str, process: str = "") -> str:
+        """The address of a request's page."""
+        return _address("request", {"id": request_id, "process": process})
 
     def timed(self, text: str) -> Markup:
         """A text of a command, in which each time is one that the page shows in its zone."""
@@ -102,16 +87,19 @@ class View:
     def about(self, text: str, process: str | None) -> Markup:
         """A text in which the name of a process leads to its page."""
         before, name, after = text.partition(process) if process else (text, "", "")
-        link = Markup('<a href="{}">{}</a>').format(process_address(name), name) if name else Markup("")
+        link = Markup('<a href="{}">{}</a>').format(self.process(name), name) if name else Markup("")
         return self.timed(before) + link + self.timed(after)
 
     def here(self, **query: object) -> str:
         """The address of this page with other parameters; empty ones are left out, and a filter leads to page 1."""
         return _address(self.path, {**self.query, "page": "", **query})
 
-    def offer(self, title: str, step: NextStep | Callable[..., NextStep], **more: Any) -> str:
-        """The key of a button that runs a command."""
-        return self.offers.add(Offer(title, step, **more), self.path)
+    def offer(self, title: str, step: NextStep | Callable[[Fields], NextStep]) -> str:
+        """The key of a button that runs a command. It stays the same while the page is rendered again and again."""
+        arguments = step.arguments if isinstance(step, NextStep) else (self.path,)
+        key = sha256("\0".join((title, *arguments)).encode(errors="replace")).hexdigest()[:16]
+        self.offers[key] = Offer(title, step)
+        return key
 
     def runs(self, command: str) -> dict[str, str] | None:
         """The button that runs a command of an answer. None if something of it is to be filled in, or if it changes
@@ -121,7 +109,7 @@ class View:
         only_reads = reads(command)
         if not only_reads and not self.writes:
             return None
-        key = self.offer(" ".join(command.arguments[:2]).capitalize(), command, only_reads=only_reads)
+        key = self.offer(" ".join(command.arguments[:2]).capitalize(), command)
         return {"key": key, "label": "Show" if only_reads else "Run"}
 
     def page_of[Row](self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -191,14 +179,7 @@ class Console:
         ui.add_head_html(f'<base href="{root}/"><style>{style()}{_style()}</style>')
         ui.add_body_html(f"<script>{script()}</script>")
         query = {name: value for name, value in request.query_params.items() if name != "token"}
-        frame = {
-            "title": title,
-            "sections": _SECTIONS,
-            "meanings": _MEANINGS,
-            "section": section or title,
-            "where": self.where,
-        }
-        frame["here"] = _address(path, query)
+        frame = {"title": title, "section": section or title, "where": self.where, "here": _address(path, query)}
         ui.query("body").classes("look console")
         with ui.header(elevated=False).classes("console-header"):
             header = ui.html(sanitize=False)
@@ -220,7 +201,7 @@ class Console:
 
         def show(at: str | None, data: Mapping[str, Any] | None, error: str) -> None:
             if data is not None:
-                view.offers = Offers()
+                view.offers = {}
                 content.set_content(render(part.template, **part.shape(data, view), view=view))
             errors[number] = error
             state_of = {"at": at, "error": error, "is_new": error not in errors[:number]}
@@ -299,4 +280,4 @@ def _offered(view: View, sent: Any) -> tuple[Offer | None, dict[str, list[str]]]
     key, given = sent if isinstance(sent, list) and len(sent) == 2 else ("", {})
     fields = given if isinstance(given, dict) else {}
     texts = {name: [str(each) for each in values] for name, values in fields.items() if isinstance(values, list)}
-    return view.offers.by_key.get(str(key)), texts
+    return view.offers.get(str(key)), texts

@@ -16,6 +16,7 @@ from slotkeeper_cli.audit.figures import figures
 from slotkeeper_cli.audit.history_reader import read_history
 from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.doctor.health_checks import examine
 from slotkeeper_cli.doctor.readings import failures
 from slotkeeper_cli.explanation import explain
@@ -176,15 +177,22 @@ class PageReadings:
         return PageReading(("token",), lambda: read_token(self._stack))
 
     def alarms(self) -> PageReading:
-        """The alarms of the stack as CloudWatch describes them."""
-        return PageReading(("alarms",), lambda: {"alarms": self.account.alarms()}, _SELDOM)
+        """The alarms of the stack as CloudWatch describes them, and what to do first."""
+
+        def read() -> Data:
+            found = sorted(self.account.alarms(), key=lambda each: (each["StateValue"] == "OK", each["LogicalId"]))
+            return {"alarms": [{**each, "first_step": first_step(each)} for each in found]}
+
+        return PageReading(("alarms",), read, _SELDOM)
 
     def doctor(self) -> PageReading:
-        """The checks of `slotkeeper doctor`, those that found problems first."""
+        """What the checks of `slotkeeper doctor` found, the worst first, and the checks that found nothing."""
 
         def read() -> Data:
             checks = [each.as_dict() for each in examine(self.account, CHECKS, time.time())]
-            return {"checks": checks, "not_deployed": [flow.name for flow in self._stack.not_deployed]}
+            findings = [{**one, "check": each["check"]} for each in checks for one in each["findings"]]
+            findings.sort(key=lambda each: each["severity"] != "bad")
+            return {"findings": findings, "fine": [each for each in checks if not each["findings"]]}
 
         return PageReading(("doctor",), read, every=None, is_slow=True)
 
