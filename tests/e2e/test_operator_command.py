@@ -33,7 +33,7 @@ def test_run_now_makes_a_scheduled_retry_immediately(slotkeeper: Slotkeeper, wor
     request = work.request(Step(answer="slow_down", retry_after=3600))
     work.send(request)
     work.wait_for(request, "WAITING")
-    (listed,) = slotkeeper("retry", "list", "--request-id", request)["retries"]
+    (listed,) = (each for each in slotkeeper("retry", "list")["retries"] if each["request_id"] == request)
     assert (listed["by"], listed["attempt"]) == ("schedule", 2)
     assert (work.schedule(request, attempt=2) or {})["ActionAfterCompletion"] == "DELETE"
     assert slotkeeper("retry", "run-now", request) == {"sent": request, "attempt": 2}
