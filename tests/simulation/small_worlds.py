@@ -112,7 +112,7 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "rates": 2, "retry": 2, "slots": 6, "targets": 4, "token": 8}
+SHARES = {"audit": 1, "downstream": 1, "rates": 2, "retry": 2, "slots": 6, "targets": 4, "token": 8}
 
 SMALL: dict[str, Small] = {
     # The queue, its dispatches and its doorbells.

@@ -121,3 +121,7 @@ def test_an_exceeded_time_bound_is_detected_in_many_schedules(
 
     remove(monkeypatch)
     assert breaks(random_world, SEEDS, broken_property, times=int(least * len(SEEDS)))
+
+
+def test_each_world_has_a_share_of_make_simulate() -> None:
+    assert small_worlds.SHARES.keys() == small_worlds.RANDOM_WORLDS.keys()
