@@ -91,10 +91,8 @@ class Account:
         longest = self._keeps if keeps is None else keeps
         with self._lock:
             now = time.time()
-            found = self._kept.get(key)
-            if found is not None and now - found.at <= longest:
-                reads = False
-            else:
+            found, reads = self._kept.get(key), False
+            if found is None or now - found.at > longest:
                 reads = True
                 # A console may be open for days.
                 for other, old in [*self._kept.items()]:
@@ -111,11 +109,6 @@ class Account:
                 found.result.set_exception(error)
         result: Result = found.result.result()
         return result
-
-    def read_at(self, key: tuple[Hashable, ...]) -> float:
-        """When the kept reading of a key was begun, in seconds since the epoch; now if there is none."""
-        found = self._kept.get(key)
-        return found.at if found else time.time()
 
     def forget(self) -> None:
         """Read everything again, since an action may have changed it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -94,7 +95,7 @@ class BulkReport:
             raise CommandFailed(f"{count(len(left), noun)} left, for the reasons above")
 
 
-class RequestChange:
+class RequestChange(ABC):
     """A change of requests, as it is planned. A subclass chooses them, and changes some of them in one call.
 
     Attributes:
@@ -118,14 +119,15 @@ class RequestChange:
         self.chosen, self.left = list[Chosen](), list[Outcome]()
         self.notes: dict[str, dict[str, str]] = {}
 
+    @abstractmethod
     def question(self) -> str:
         """What the operator confirms; empty if there is nothing to ask."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act_on(self, process: str, part: Sequence[Chosen]) -> Iterable[Outcome]:
         """Change some requests of a process; yield the outcome of each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def follow_up(self, process: str, done: list[str], /) -> None:
         """What follows a change of these executions, such as a ring; also if the rest was not changed."""
 

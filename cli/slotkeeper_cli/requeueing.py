@@ -6,6 +6,7 @@ A redrive is one transaction for up to ten requests: it ends their rows, and add
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -58,9 +59,9 @@ class RowChange(RequestChange):
                 self.chosen.append(one)
                 self.states[state_of(row.state)] += 1
 
+    @abstractmethod
     def check(self, row: RequestRow) -> None:
         """Raise NotRedrivable if the row cannot be changed."""
-        raise NotImplementedError
 
     @property
     def which(self) -> str:
@@ -201,3 +202,6 @@ class Discarding(RowChange):
         for one in part:
             is_done = self._control.requeues.discard(process, one.execution)
             yield one, "" if is_done else "it has changed meanwhile"
+
+    def follow_up(self, process: str, _: list[str], /) -> None:
+        """Nothing: what is discarded is in no queue."""

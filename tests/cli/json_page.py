@@ -41,7 +41,7 @@ class Section:
     rows: dict[Path_, Row]
 
     def row(self, path: Path_) -> Row | None:
-        """The row of a key; a name in braces stands for any key."""
+        """The row of a key; a name in braces is any key."""
         found = (row for key, row in self.rows.items() if len(key) == len(path) and all(map(_is, key, path)))
         return self.rows.get(path) or next(found, None)
 
