@@ -166,6 +166,20 @@ def test_a_sender_s_markup_stays_text(troubled: Reader) -> None:
         assert page.title() != "run"
 
 
+@pytest.mark.parametrize(
+    ("process", "command"),
+    [
+        ("removed", "slotkeeper process add removed --limit 1 --target JOB_OR_ARN"),
+        ("odd", "slotkeeper process repair odd"),
+        ("no-slots", "slotkeeper process set-limit no-slots 1"),
+    ],
+)
+def test_the_page_of_a_process_begins_with_what_needs_attention(troubled: Reader, process: str, command: str) -> None:
+    page = troubled.open(f"process/{process}")
+    assert page.locator("section").first.get_by_role("heading").inner_text() == "Needs attention"
+    assert page.locator("section").first.get_by_text(command, exact=True).count()
+
+
 def test_an_address_of_no_page_has_the_frame(troubled: Reader) -> None:
     answer = troubled.page.goto("no-such-page")
     assert answer.status == 404

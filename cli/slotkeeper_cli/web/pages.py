@@ -46,6 +46,7 @@ def declare(console: Console, readings: PageReadings) -> None:
         reading = readings.process(name)
         failures = PagePart("failures.html", readings.failures(86400.0), partial(_failures, process=name, period="24h"))
         parts = [
+            PagePart("trouble.html", readings.overview(), partial(_trouble, process=name)),
             PagePart("process.html", reading, _process),
             PagePart("timeline.html", readings.timeline(name)),
             PagePart("queue.html", reading, _queue),
@@ -198,6 +199,11 @@ def _limit(fields: Fields, least: int) -> str:
     if not (given.isdecimal() and len(given) < 9 and int(given) >= least):
         raise CommandRefused(f"The limit must be a whole number from {least} on")
     return given
+
+
+def _trouble(data: Mapping[str, Any], _view: View, process: str) -> Mapping[str, Any]:
+    """What needs attention of one process: of one that was removed or is malformed, all that its page can say."""
+    return {"attention": [each for each in data["attention"] if each["process"] == process]}
 
 
 def _process(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
