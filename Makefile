@@ -79,7 +79,7 @@ READY  := $(VENV)/.installed-local
 # For two processors: tests with an engine mostly wait. Measured: 372 s with 5, 379 s with 4.
 TEST_WORKERS ?= 5
 # They take long, or need the package index. Without their names, pytest collects test_*.py only.
-SLOW_TESTS := tests/e2e/scenario_runs.py tests/package/newest_versions.py tests/simulation/short_worlds.py
+SLOW_TESTS := tests/deployed/scenario_runs.py tests/command/newest_versions.py tests/simulation/short_worlds.py
 LINTED := layers functions cli dev jobs tests examples
 # The environment comes first: sam build searches PATH for python3.13.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -245,15 +245,15 @@ simulate: setup-dev  ## Explore small worlds of the real code, then a million ra
 
 .PHONY: races
 races: setup-dev  #+ Race for leases with 8 processes of 16 threads on DynamoDB Local
-	@$(PYTHON) -m pytest tests/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
+	@$(PYTHON) -m pytest tests/deployed/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
 
 .PHONY: mutants
 mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.guards $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: own-work
 own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the linters and tests that concern it
-	@$(PYTHON) -m tests.own_work
+	@$(PYTHON) -m tests.deployed.own_work
 
 .PHONY: test-slow
 test-slow: setup-dev  #+ Run the tests that make test leaves to CI: runs of scenarios, newest versions, small worlds of seconds
@@ -269,7 +269,7 @@ replay: setup-dev  #+ Print one random schedule: make replay WORLD=slots SEED=17
 
 .PHONY: fuzz
 fuzz: setup-dev  #+ Call the handlers with many more random inputs
-	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=long
+	@$(PYTHON) -m pytest tests/unit/fuzz --hypothesis-profile=long
 
 .PHONY: bench
 bench: setup-dev  #+ Measure slots and hand-off next to other designs (build/bench/)

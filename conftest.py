@@ -6,38 +6,53 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import quick_clients, simulated_tables
-from tests.support.profiles import same_examples
+from tests.profiles import same_examples
+from tests.simulation.account import quick_clients, simulated_tables
 
 # Collections while the tests are imported find no garbage, and take a third of that time.
 gc.disable()
 same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
-# The modules of tests/e2e from this one on have a second worker and deployment: a worker for all of them would end a
-# minute after the others.
-SECOND_PART = "tests/e2e/test_operator_command.py"
-# What begins, the longest first, so that the workers end at the same time. The tests of a folder run on one worker of
-# xdist: most start an engine, and `least_privilege` makes a record. A module uses only an engine of its own.
+# What begins, the longest first, so that the workers end at the same time. All below such a path runs on one worker of
+# xdist: most start an engine, and `roles` makes a record. A module uses only an engine of its own.
 FIRST = (
-    "races",
-    "tests/e2e/test_pages_locally.py",
-    "e2e",
-    SECOND_PART,
-    "conformance",
-    "tests/e2e/test_deployments.py",
-    "least_privilege",
-    "tests/engine/test_cli.py",
-    "benchmarks",
-    "runtime",
-    "tests/engine/test_dynamodb_local.py",
+    "tests/deployed/races/",
+    "tests/deployed/test_pages_locally.py",
+    "tests/deployed/test_[a-m]",
+    "tests/deployed/test_[n-z]",
+    "tests/facts/",
+    "tests/deployed/test_deployments.py",
+    "tests/template/roles/",
+    "tests/deployed/test_local_up.py",
+    "tests/deployed/runtime/",
+    "tests/deployed/test_dynamodb_local.py",
 )
-# Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
-# prepares.
-TOGETHER = ("cli", "mutants", "package", "proof", "scenarios", "template", "unit", "workflow")
+# Modules of tests/deployed that need no deployment, or have an engine of their own.
+ALONE = (
+    "test_deployments",
+    "test_docker_bridge",
+    "test_dynamodb_local",
+    "test_engine_deployment",
+    "test_hand_off",
+    "test_index_queries",
+    "test_lambda_code",
+    "test_launcher",
+    "test_local_up",
+    "test_outage",
+    "test_pages_locally",
+    "test_programs_only",
+    "test_rate_benchmark",
+    "test_run_judgement",
+    "test_scenario_runner",
+    "test_tables_benchmark",
+    "test_whole_run",
+    "test_worker_client",
+)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -71,10 +86,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each folder and module of FIRST and module of TOGETHER on one worker; other tests on the next idle one.
+    """Each path of FIRST on one worker, and each module; the searches of the simulation on the next idle one.
 
-    FIRST comes first, then the searches of the simulation, each on its own, then the rest by the number of tests: the
-    last of many short ones ends when the others do.
+    FIRST comes first, then the searches, each on its own, then the rest by the number of tests: the last of many short
+    ones ends when the others do. Most modules of tests/deployed share a deployment: there are two, each on a worker,
+    since one worker would end a minute after the others.
 
     `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
@@ -82,12 +98,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Turns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            module, folder = nodeid.partition("::")[0], nodeid.split("/")[1]
-            if module in FIRST or nodeid.startswith("functions/"):
-                return module
-            if folder == "e2e" and module > SECOND_PART:
-                return SECOND_PART
-            return folder if folder in FIRST else module if folder in TOGETHER else nodeid
+            module = nodeid.partition("::")[0]
+            name = Path(module).stem
+            if module.startswith("tests/deployed/test_") and name not in ALONE:
+                return FIRST[2] if name < "test_n" else FIRST[3]
+            together = next((path for path in FIRST if module.startswith(path)), module)
+            return nodeid if module.startswith("tests/simulation/") else together
 
         def _assign_work_unit(self, node: Any) -> None:
             long = (*FIRST, *(scope for scope in self.workqueue if scope.startswith("tests/simulation/")))

@@ -20,18 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FAST = ("tests/unit", "tests/template", "tests/workflow")
-SLOW = (
-    "benchmarks",
-    "conformance",
-    "e2e",
-    "engine",
-    "fuzz",
-    "least_privilege",
-    "mutants",
-    "races",
-    "runtime",
-    "simulation",
-)
+SLOW = ("deployed", "facts", "guards", "roles", "fuzz", "simulation")
 
 
 def targets_of(changed: Iterable[str]) -> list[str]:
@@ -42,9 +31,9 @@ def targets_of(changed: Iterable[str]) -> list[str]:
 
 def _targets_of(path: Path) -> Iterable[str]:
     if path.parts[0] == "tests":
-        if len(path.parts) == 2 or path.parts[1] == "support":
+        if len(path.parts) == 2:
             return FAST
-        if path.parts[1] in SLOW:
+        if not set(SLOW).isdisjoint(path.parts):
             return ()
         is_module = path.name.startswith("test_") and path.suffix == ".py"
         target = path if is_module else path.parent

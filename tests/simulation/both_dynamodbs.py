@@ -16,6 +16,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tests.simulation.account.tables import create_table
 from tests.simulation.aws import dynamodb
 from tests.simulation.aws.attributes import canonical_map
 from tests.simulation.aws.dynamodb import INDEXES, KEY_ATTRIBUTES, SORT_KEYS
@@ -23,7 +24,6 @@ from tests.simulation.aws.expressions import Scope, projected
 from tests.simulation.aws.updates import update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer, Outside, Question
-from tests.support.tables import create_table
 
 Item = dict[str, Any]
 REFUSED = "ConditionalCheckFailedException"

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from tests.profiles import share
 from tests.simulation import any_requests, worlds
 from tests.simulation.any_requests import KEY, TABLE, Item
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
@@ -20,7 +21,6 @@ from tests.simulation.frozen import Record, thaw
 from tests.simulation.small_worlds import RANDOM_WORLDS
 from tests.simulation.transcript import Question
 from tests.simulation.world_runs import first_broken
-from tests.support.profiles import share
 
 SCHEDULES = 15  # of each world
 

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation import slots_actors, slots_state
 from tests.simulation.small_worlds import SMALL, Effort
 from tests.simulation.world_runs import first_violation
-from tests.support.template import parsed_template
+from tests.template.parsing import parsed_template
 from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch

@@ -12,17 +12,7 @@ from tests.simulation import token_actors as code
 from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import Record, record
 from tests.simulation.token_actors import NAME, PAUSE, TOKENS, Settings
-from tests.simulation.worlds import (
-    DIE,
-    DIE_AFTER,
-    LATE,
-    LOSE,
-    NOT_SENT,
-    TWICE,
-    Actor,
-    Violation,
-    World,
-)
+from tests.simulation.worlds import DIE, DIE_AFTER, LATE, LOSE, NOT_SENT, TWICE, Actor, Violation, World
 
 FREEZE, FREEZE_AFTER, REFUSE, OWN = "freeze", "freeze after", "refuse", "own failure"
 SLOW, SLOW_ANSWER, NO_ANSWER = "slow", "slow answer", "no answer"

@@ -30,18 +30,7 @@ from tests.simulation.token_state import (
 )
 from tests.simulation.transcript import LOST as TIMED_OUT
 from tests.simulation.transcript import Answer, Question
-from tests.simulation.worlds import (
-    DIE,
-    DIE_AFTER,
-    LATE,
-    LOSE,
-    NOT_SENT,
-    THROTTLE,
-    TWICE,
-    Actor,
-    Choice,
-    Violation,
-)
+from tests.simulation.worlds import DIE, DIE_AFTER, LATE, LOSE, NOT_SENT, THROTTLE, TWICE, Actor, Choice, Violation
 
 
 class TokenWorld(TokenState):

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.template import REGION, parsed_template, translated
+from tests.template.parsing import REGION, parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
 BASELINE = Path(__file__).with_name("stateful.yaml")

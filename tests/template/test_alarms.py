@@ -16,9 +16,9 @@ from slotkeeper.retry.downstream.health import BreakerSettings
 from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
 from slotkeeper_cli.app import app
-from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
-from tests.support.metrics import ROOT
+from tests.template.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
 from tests.template.metric_math import Point, values
+from tests.template.metrics import ROOT
 from tests.template.test_template import RESOURCES, TEMPLATE
 from tests.template.watched import ALARMS, Asked, as_text, asked_by_alarm, judge, unknown_references
 from tests.workflow.definition import definition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.metrics import in_source
+from tests.template.metrics import in_source
 from tests.template.test_template import RESOURCES, TEMPLATE
 from tests.template.watched import ALARMS, FILTERED, FLOWS, asked_by_widget, dashboard, judge, unknown_references
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
-from tests.support.template import parsed
+from tests.template.parsing import parsed
+from tests.template.roles.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import TEMPLATE
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
-from tests.support.template import parsed, parsed_template
+from tests.template.parsing import parsed, parsed_template
+from tests.template.roles.resolved_template import CHATBOT, WORKER, Stack
 
 ROOT = Path(__file__).parents[2]
 STACK: dict[str, Any] = parsed_template()["Resources"]

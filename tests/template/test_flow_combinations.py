@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
+from tests.template.roles.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import RESOURCES, TEMPLATE
 
 COMBINATIONS = [chatbot | worker for chatbot, worker in product(({}, CHATBOT), ({}, WORKER))]

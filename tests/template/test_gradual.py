@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dev.tools import gradual
-from tests.support.template import parsed_template, translated
+from tests.template.parsing import parsed_template, translated
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = parsed_template()

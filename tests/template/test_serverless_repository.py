@@ -1,6 +1,6 @@
 """The template meets the documented conditions of the Serverless Application Repository.
 
-"Developer guide" is that of the Serverless Application Repository. tests/e2e/test_deployments.py packages it.
+"Developer guide" is that of the Serverless Application Repository. tests/deployed/test_deployments.py packages it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from samcli.vendor.serverlessrepo.parser import get_app_metadata
 
 from slotkeeper import __version__
-from tests.support.template import parsed_template
+from tests.template.parsing import parsed_template
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = parsed_template()

@@ -15,8 +15,8 @@ from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.dispatch import RESERVE_SECONDS
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
-from tests.support.client_configs import client_configs, longest_call
-from tests.support.template import parsed_template
+from tests.template.client_configs import client_configs, longest_call
+from tests.template.parsing import parsed_template
 from tests.workflow.definition import FILE, definition
 
 ROOT = Path(__file__).parents[2]

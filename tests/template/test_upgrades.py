@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.template import parsed_template, translated
-from tests.template.stateful import (
-    POLICIES,
-    RETAINED,
-    ROOT,
-    STATEFUL,
-    losses,
-    movers,
-    read_baseline,
-    stateful,
-)
+from tests.template.parsing import parsed_template, translated
+from tests.template.stateful import POLICIES, RETAINED, ROOT, STATEFUL, losses, movers, read_baseline, stateful
 
 WRITTEN = parsed_template()
 

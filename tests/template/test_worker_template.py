@@ -36,7 +36,7 @@ from slotkeeper.settings import (
     TokenSettings,
     load_settings,
 )
-from tests.support.client_configs import longest_call
+from tests.template.client_configs import longest_call
 from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, statements
 from tests.template.watched import ALARMS
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.aws_metrics import KNOWN, NAMED_BY
-from tests.support.metrics import in_source
+from tests.template.aws_metrics import KNOWN, NAMED_BY
+from tests.template.metrics import in_source
 from tests.template.test_template import RESOURCES, TEMPLATE
 
 ALARMS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::CloudWatch::Alarm"}

@@ -10,7 +10,7 @@ import boto3
 
 from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.support.tables import create_table
+from tests.simulation.account.tables import create_table
 
 KEY = "a-key-for-tests-0123456789"
 TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
@@ -18,7 +18,7 @@ SIGNING, CREDENTIALS = "signing-key", "api-credentials"
 
 
 def next_clients(service: str) -> Any:
-    """The clients of a service that this test creates later, for the faults of tests.support.boundary."""
+    """The clients of a service that this test creates later, for the faults of tests.simulation.account.boundary."""
     events = boto3._get_default_session().events
     return SimpleNamespace(meta=SimpleNamespace(events=events, service_model=SimpleNamespace(service_name=service)))
 

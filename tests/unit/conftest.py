@@ -1,4 +1,4 @@
-"""One small account in moto, for tests of one thread. tests/races has the races."""
+"""One small account in moto, for tests of one thread. tests/deployed/races has the races."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
+from tests.simulation.account.boundary import passed_values
+from tests.simulation.account.completion_events import Bus
+from tests.simulation.account.function_environment import OF_SLOTS, read_again
+from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.quick_clients import shared_client
+from tests.simulation.account.tables import create_table
 from tests.simulation.aws.dynamodb import INDEXES
-from tests.support.boundary import passed_values
-from tests.support.completion_events import Bus
-from tests.support.function_environment import OF_SLOTS, read_again
-from tests.support.in_process_aws import InProcessAws
-from tests.support.prepared_account import prepared_account
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.slot_parts import NOW, SlotParts
 from tests.unit.token_instances import Api, Instances, VirtualTime, token_table
@@ -48,7 +48,7 @@ from tests.unit.worker_harness import WorkerHarness, worker_resources
 
 ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
-CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
+CODE = code_folders() | {"worker": ROOT / "tests" / "simulation" / "account" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012"
 GRACE = 120

@@ -34,7 +34,7 @@ from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, QueuedBody
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.run_report import QueueLength, RunReport
-from tests.support.metrics import details_in_source, findings_in_source
+from tests.template.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT, Load, delivery, request_record
 
 PROCESS = Process("p", 3, 1, {}, paused=False, target="job")

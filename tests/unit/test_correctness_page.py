@@ -7,7 +7,7 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.mutants.mutant_catalogue import NOWHERE, ROWS, load
+from tests.guards.mutant_catalogue import NOWHERE, ROWS, load
 
 ROOT = Path(__file__).parents[2]
 ARGUMENT = (ROOT / "docs" / "correctness.md").read_text()

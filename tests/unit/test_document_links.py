@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.template import parsed_template
+from tests.template.parsing import parsed_template
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("*.md", "docs/*.md", "[a-z]*/README.md", "dev/*/README.md", "functions/*/README.md")

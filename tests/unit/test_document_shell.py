@@ -1,7 +1,7 @@
 """Each command in each document: a shell runs it, and its options and values are checked with the real program.
 
 The programs are replaced by a script that records its arguments. Calls of AWS are validated with botocore's models.
-tests/e2e and tests/runtime have the effects of the commands, on the embedded AWS.
+tests/deployed and tests/deployed have the effects of the commands, on the embedded AWS.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dev.tools.gradual import TYPES
 from dev.tools.invoke.function_stack import events_of
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_variables import shell_lines, variable_name
-from tests.support.template import parsed_template
+from tests.template.parsing import parsed_template
 from tests.template.test_samconfig import CONFIG
 
 ROOT = Path(__file__).parents[2]

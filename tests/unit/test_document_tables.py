@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.completion_events import SCHEMA
-from tests.support.template import parsed_template
+from tests.simulation.account.completion_events import SCHEMA
+from tests.template.parsing import parsed_template
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"

@@ -23,8 +23,8 @@ from slotkeeper.events import DETAIL_TYPES
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.policy import parse_policy
-from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, checked
-from tests.support.tables import create_table
+from tests.simulation.account.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, checked
+from tests.simulation.account.tables import create_table
 from tests.unit.conftest import CONTEXT
 
 KEY = "0123456789abcdef"

@@ -20,9 +20,9 @@ from slotkeeper.events import (
     CompletionEvents,
 )
 from slotkeeper.retry.downstream.downstreams import NAME
-from tests.support.boundary import refuse
-from tests.support.client_configs import longest_call
-from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, Bus
+from tests.simulation.account.boundary import refuse
+from tests.simulation.account.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, Bus
+from tests.template.client_configs import longest_call
 from tests.unit.conftest import NOW
 
 DONE = {"flow": "worker", "request_id": "r", "attempt": 1}

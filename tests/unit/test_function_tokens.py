@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.boundary import passed_values, refuse
+from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, delivery, request_record
 from tests.unit.janitor_scene import REQUEST, JanitorScene
 

@@ -16,8 +16,8 @@ from slotkeeper.settings import (
     StarterSettings,
     load_settings,
 )
-from tests.support.boundary import refuse
-from tests.support.function_environment import OF_SLOTS
+from tests.simulation.account.boundary import refuse
+from tests.simulation.account.function_environment import OF_SLOTS
 from tests.unit.conftest import CONTEXT, NOW, Account, Load
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.metrics import ROOT, Metric, in_output, in_source
+from tests.template.metrics import ROOT, Metric, in_output, in_source
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import CONTEXT, Account, Load, request_record

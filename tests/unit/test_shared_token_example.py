@@ -17,7 +17,7 @@ from samtranslator.yaml_helper import yaml_parse
 from dev.emulator.chat_service import ChatService, answer_to
 from dev.emulator.environment import ROOT
 from slotkeeper.token import Timing, TokenRefused, TokenTimeout
-from tests.support.tables import create_table
+from tests.simulation.account.tables import create_table
 
 EXAMPLE = ROOT / "examples" / "shared-token"
 README = (EXAMPLE / "README.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.request import execution_name
-from tests.support.boundary import lose_answer, refuse
+from tests.simulation.account.boundary import lose_answer, refuse
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, bell_record, request_record
 from tests.unit.function_lines import counted, written
 from tests.unit.work_account import invocation

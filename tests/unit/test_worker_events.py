@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.events import MAX_TRIES
-from tests.support.boundary import Killed, kill_before, refuse
+from tests.simulation.account.boundary import Killed, kill_before, refuse
 from tests.unit.conftest import Load
 from tests.unit.work_account import WorkAccount, record
 from tests.unit.worker_function import WorkerFunction, work

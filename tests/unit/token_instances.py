@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from slotkeeper.token import AuthenticationRefused, SharedToken, Timing, TokenEvent, TokenTable, Unauthorized
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
+from tests.simulation.account.quick_clients import shared_client
+from tests.simulation.account.tables import create_table
 
 TABLE = "tokens"
 NAME = "bot"

@@ -7,7 +7,7 @@ from typing import Any
 
 from slotkeeper.retry.ledger import MAX_HISTORY_ENTRIES, WAITING
 from slotkeeper.retry.message import Message, instant
-from tests.support.boundary import Killed
+from tests.simulation.account.boundary import Killed
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 LATER = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 3000, "max_attempts": 3}}

@@ -8,8 +8,8 @@ from typing import Any
 
 import boto3
 
-from tests.support.function_environment import OF_THE_WORKER
-from tests.support.tables import create_table
+from tests.simulation.account.function_environment import OF_THE_WORKER
+from tests.simulation.account.tables import create_table
 
 
 class WorkAccount:

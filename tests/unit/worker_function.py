@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from slotkeeper.retry import Poison, Retryable, WorkRequest
-from tests.support.boundary import Killed
-from tests.support.completion_events import Bus
+from tests.simulation.account.boundary import Killed
+from tests.simulation.account.completion_events import Bus
 from tests.unit.conftest import NOW
 from tests.unit.work_account import invocation, record
 

@@ -27,10 +27,10 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import PolicyParameter, PolicyUnavailable
-from tests.support.boundary import Killed, note_parameters
-from tests.support.in_process_aws import InProcessAws
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
+from tests.simulation.account.boundary import Killed, note_parameters
+from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.quick_clients import shared_client
+from tests.simulation.account.tables import create_table
 from tests.unit.work_messages import ALLOWED, QueuedMessage, due
 
 NOW = 1_800_000_000.0

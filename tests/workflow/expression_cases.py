@@ -1,7 +1,7 @@
 """The values of each expression of the definition, by its field.
 
 CASES have the values that matter. The walks (walks.py) reach each expression, and their inputs are compared too: the
-interpreter, the embedded AWS (tests/conformance/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree.
+interpreter, the embedded AWS (tests/facts/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree.
 """
 
 from __future__ import annotations
@@ -27,16 +27,7 @@ from slotkeeper.slots.outcomes import (
 from slotkeeper.slots.work import MARKER
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
-from tests.workflow.case import (
-    CONTEXT,
-    ENTERED,
-    REDRIVEN,
-    STARTED,
-    Case,
-    case,
-    caught,
-    of_input,
-)
+from tests.workflow.case import CONTEXT, ENTERED, REDRIVEN, STARTED, Case, case, caught, of_input
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables, mentioned
 from tests.workflow.walks import MACHINE, Scenario, walks
@@ -110,7 +101,7 @@ _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 
-# Step Functions quotes the expression in the cause (tests/conformance/test_stepfunctions.py), here with its message.
+# Step Functions quotes the expression in the cause (tests/facts/test_stepfunctions.py), here with its message.
 _RUN_STATE = (
     "An error occurred while executing the state 'RunGlueJob' (entered at the event id #9). The JSONata expression "
     f"'{states()['RunGlueJob']['Assign']['run_state'][2:-2].strip()}' specified for the field 'Assign/run_state' threw "

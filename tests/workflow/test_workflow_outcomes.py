@@ -10,8 +10,8 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.outcomes import MAX_CAUSE, Outcomes
 from slotkeeper.slots.request_table import State
 from slotkeeper.slots.settlement import WITH_FAILURE, Failed, Succeeded, decide
-from tests.support.in_process_aws import InProcessAws
-from tests.support.quick_clients import shared_client
+from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.quick_clients import shared_client
 from tests.workflow.case import CONTEXT, ENTERED, MANUAL_INPUTS, of_input
 from tests.workflow.interpreter import ME, STATES, StateFailed
 from tests.workflow.test_paths import every_walk

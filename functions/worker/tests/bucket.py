@@ -13,7 +13,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from slotkeeper.retry.message import Message
-from tests.support.boundary import Killed
+from tests.simulation.account.boundary import Killed
 
 INPUT_KEY = "work/input/orders.jsonl"
 ORDERS = b'{"city": "Oslo", "n": 1}\n{"city": "Rom/a", "n": 2}\n{"n": 3, "city": "Oslo"}\n'

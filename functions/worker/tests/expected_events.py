@@ -1,8 +1,8 @@
-"""The outcomes of the shipped work's sample events, as in tests/runtime/expected.py."""
+"""The outcomes of the shipped work's sample events, as in tests/deployed/runtime/expected_outcomes.py."""
 
 from __future__ import annotations
 
-from tests.runtime.runtime_outcomes import Expectation, work_dead_lettered
+from tests.deployed.runtime.runtime_outcomes import Expectation, work_dead_lettered
 
 REQUEST = "orders-2026-11-21"
 

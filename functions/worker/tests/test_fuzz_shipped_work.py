@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.tools.function_folders import code_folders
-from tests.fuzz.conftest import functions
-from tests.fuzz.test_fuzz_work import check_nothing_is_lost, run
-from tests.support.cold_functions import Functions
+from tests.simulation.account.cold_functions import Functions
+from tests.unit.fuzz.conftest import functions
+from tests.unit.fuzz.test_fuzz_work import check_nothing_is_lost, run
 from tests.unit.work_account import record
 
 __all__ = ["functions"]  # a fixture

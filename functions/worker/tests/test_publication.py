@@ -21,7 +21,7 @@ from functions.worker.tests.bucket import (
 )
 from slotkeeper.retry.errors import Retryable
 from slotkeeper.retry.message import Message
-from tests.support.boundary import Killed
+from tests.simulation.account.boundary import Killed
 
 
 def refusal(code: str, status: int = 400) -> ClientError:

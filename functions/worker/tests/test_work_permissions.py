@@ -9,14 +9,14 @@ from functools import cache
 from typing import Any
 
 from dev.tools.function_folders import FUNCTIONS, code_folders
-from tests.least_privilege import needs
-from tests.least_privilege.cases import message, put
-from tests.least_privilege.evidence import stack
-from tests.least_privilege.policies import Grant, Need, grants
-from tests.least_privilege.recording import Call, Case, Recorded, recorder, run_case
-from tests.least_privilege.sites import reachable
-from tests.support.http_servers import Listener
-from tests.support.in_process_tables import LEDGER
+from tests.http_servers import Listener
+from tests.simulation.account.in_process_tables import LEDGER
+from tests.template.roles import needs
+from tests.template.roles.cases import message, put
+from tests.template.roles.evidence import stack
+from tests.template.roles.policies import Grant, Need, grants
+from tests.template.roles.recording import Call, Case, Recorded, recorder, run_case
+from tests.template.roles.sites import reachable
 
 INPUT = "work/input/orders.jsonl"
 LINES = b'{"city": "Oslo"}\n{"city": "Rome"}\n'

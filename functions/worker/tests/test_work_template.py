@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 
 from slotkeeper.retry.worker import CLIENT_CONFIG
-from tests.support.client_configs import longest_call
+from tests.template.client_configs import longest_call
 from tests.template.test_template import FUNCTIONS, TEMPLATE
 
 PERFORM = "functions.worker.src.work.perform"

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from tests.simulation.account.tables import Index
 from tests.simulation.aws.attributes import Invalid, bytes_of, canonical_map
 from tests.simulation.aws.conditions import Condition, condition
 from tests.simulation.aws.expressions import ExpressionError, Paths, Scope, Used, projected, projection
 from tests.simulation.aws.updates import Update, update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
-from tests.support.tables import Index
 
 # Table -> its key attribute, a string.
 KEY_ATTRIBUTES = {

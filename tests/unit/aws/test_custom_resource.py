@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from slotkeeper.aws import custom_resource
-from tests.support.http_servers import Listener, http
+from tests.http_servers import Listener, http
 
 EVENT = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Process"}
 SIGNED = "X-Amz-Signature=a-secret"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from tests.support.template import parsed_template
+from tests.template.parsing import parsed_template
 
 SERVICES = ["dynamodb", "events", "glue", "lambda", "s3", "scheduler", "secretsmanager", "sqs", "ssm", "stepfunctions"]
 

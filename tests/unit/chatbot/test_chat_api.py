@@ -12,7 +12,7 @@ from slotkeeper.chatbot.api import NO_CONNECTION_PAUSE, ChatApi, ChatApiFailed
 from slotkeeper.chatbot.credentials import Credentials, UnreadableSecret, UnusableSecret
 from slotkeeper.chatbot.messages import ChatMessage
 from slotkeeper.token import AuthenticationNotAttempted, AuthenticationRefused, NotSent, Unauthorized, http_client
-from tests.support.http_servers import DroppingServer, Listener, http
+from tests.http_servers import DroppingServer, Listener, http
 
 SECRET = "a-secret-not-to-be-shown"
 MESSAGE = ChatMessage("m", "hello")

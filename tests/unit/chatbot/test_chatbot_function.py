@@ -17,7 +17,7 @@ import pytest
 from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.chatbot import credentials
 from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.chatbot_account import KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW, Load
 

@@ -14,7 +14,7 @@ from slotkeeper.chatbot.credentials import (
     UnreadableSecret,
     UnusableSecret,
 )
-from tests.support.boundary import Calls, lose_answer, refuse
+from tests.simulation.account.boundary import Calls, lose_answer, refuse
 from tests.unit.chatbot_account import CREDENTIALS, KEY, SIGNING, ChatbotAccount
 
 VALUE = "a-value-not-to-be-shown"

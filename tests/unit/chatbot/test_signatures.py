@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.chatbot import signatures
 from slotkeeper.chatbot.signatures import WINDOW, SeenSignatures, SignatureRefused, check_headers, sign, verify
-from tests.support.boundary import lose_answer, refuse
+from tests.simulation.account.boundary import lose_answer, refuse
 from tests.unit.chatbot_account import SEEN_TABLE, ChatbotAccount
 from tests.unit.conftest import NOW
 

@@ -16,7 +16,7 @@ import urllib3
 from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import MissingSetting
 from slotkeeper.token import TokenTable
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW, Load
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.prepared_account import prepared_account
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
+from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.quick_clients import shared_client
+from tests.simulation.account.tables import create_table
 
 
 def _downstream_table() -> None:

@@ -20,7 +20,7 @@ from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.policy import MAX_AGE_SECONDS, PolicyUnavailable
-from tests.support.boundary import Killed, kill_before, refuse
+from tests.simulation.account.boundary import Killed, kill_before, refuse
 from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 

@@ -18,7 +18,7 @@ from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Hea
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.ledger import DEAD_LETTERED, AlreadySettled
 from slotkeeper.retry.message import parse_message
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 

@@ -28,7 +28,7 @@ from slotkeeper.retry.downstream.downstreams import (
 )
 from slotkeeper.retry.downstream.health import FAILURE, Breaker, Budget, Change, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
-from tests.support.boundary import Calls
+from tests.simulation.account.boundary import Calls
 
 NAME = "billing"
 TABLE = "downstreams"

@@ -28,7 +28,7 @@ from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, Healt
 from slotkeeper.retry.downstream.rules import force_closed
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
-from tests.support.boundary import Calls
+from tests.simulation.account.boundary import Calls
 
 NOW, LEASE, MOST = 1_800_000_000.0, 125.0, 3
 TABLE = "downstreams"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.failures.analysis import MAX_FINGERPRINT_CHARACTERS, fingerprint
 from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS
-from tests.support.profiles import share
+from tests.profiles import share
 
 _numbers = st.integers().map(str) | st.floats(allow_nan=False, allow_infinity=False).map(str)
 _names = st.from_regex(r"[a-z]{1,8}[-_]?[0-9]{1,8}[a-z]{0,3}", fullmatch=True)

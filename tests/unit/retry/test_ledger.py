@@ -25,7 +25,7 @@ from slotkeeper.retry.ledger import (
 )
 from slotkeeper.retry.message import instant
 from slotkeeper.retry.policy import MAX_AGE_SECONDS
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.ledger_rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 

@@ -17,7 +17,7 @@ from slotkeeper.retry.ledger import (
     NextAttemptClaimed,
 )
 from slotkeeper.retry.message import instant
-from tests.support.boundary import lose_answer
+from tests.simulation.account.boundary import lose_answer
 from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 

@@ -17,15 +17,8 @@ from slotkeeper.retry.operations import (
     RetrySentNow,
     is_cancelled,
 )
-from tests.support.boundary import Killed, refuse
-from tests.unit.waiting_retries import (
-    MADE,
-    SOON,
-    fail_once,
-    killed,
-    meanwhile,
-    put_long_row,
-)
+from tests.simulation.account.boundary import Killed, refuse
+from tests.unit.waiting_retries import MADE, SOON, fail_once, killed, meanwhile, put_long_row
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 

@@ -19,8 +19,8 @@ from slotkeeper.retry.failures.report import (
 )
 from slotkeeper.retry.ledger import DEAD_LETTERED, MAX_ERROR_CHARACTERS, Row
 from slotkeeper.retry.message import instant
-from tests.support.cold_functions import Functions, invocation
-from tests.support.in_process_aws import InProcessAws
+from tests.simulation.account.cold_functions import Functions, invocation
+from tests.simulation.account.in_process_aws import InProcessAws
 
 NOW = 1_800_000_000.0
 WEEK = 7 * 86400.0

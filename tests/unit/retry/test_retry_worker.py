@@ -18,8 +18,8 @@ from slotkeeper.retry import WorkRequest
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.consumer import TimeoutTooShort
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
-from tests.support.boundary import Killed, refuse
-from tests.support.function_environment import CurrentStdout
+from tests.simulation.account.boundary import Killed, refuse
+from tests.simulation.account.function_environment import CurrentStdout
 from tests.unit.conftest import NOW, Load
 from tests.unit.function_lines import Lines, written
 from tests.unit.work_account import WorkAccount, invocation, record

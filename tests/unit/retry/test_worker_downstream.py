@@ -14,9 +14,9 @@ import pytest
 from slotkeeper.retry import Retryable, WorkRequest
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_open
-from tests.support.boundary import refuse
-from tests.support.metrics import in_output
-from tests.support.tables import create_table
+from tests.simulation.account.boundary import refuse
+from tests.simulation.account.tables import create_table
+from tests.template.metrics import in_output
 from tests.unit.conftest import NOW, Load
 from tests.unit.work_account import WorkAccount, invocation
 from tests.unit.worker_function import WorkerFunction, work

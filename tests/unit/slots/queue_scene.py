@@ -10,9 +10,9 @@ from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import FAILURES
-from tests.support.in_process_aws import InProcessAws
-from tests.support.in_process_tables import Refusal
-from tests.support.quick_clients import shared_client
+from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.in_process_tables import Refusal
+from tests.simulation.account.quick_clients import shared_client
 from tests.unit.slot_parts import NOW, SlotParts
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"

@@ -11,7 +11,7 @@ from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOP
 from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
-from tests.support.boundary import Calls, refuse
+from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased

@@ -17,7 +17,7 @@ from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request_table import MAX_LEAVES
 from slotkeeper.slots.starts import AGE_SECONDS
-from tests.support.boundary import before_write, lose_answer, refuse
+from tests.simulation.account.boundary import before_write, lose_answer, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 

@@ -13,7 +13,7 @@ from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots import endings
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, MAX_WAIT_SECONDS
 from slotkeeper.slots.request_table import End, Leaving
-from tests.support.boundary import passed_values, refuse
+from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account, Load
 from tests.unit.function_lines import counted, written
 from tests.unit.janitor_scene import JanitorScene

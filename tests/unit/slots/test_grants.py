@@ -12,7 +12,7 @@ from slotkeeper.slots.grants import GrantMade, GrantRefused, Removed
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from tests.support.boundary import before_write, refuse
+from tests.simulation.account.boundary import before_write, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 

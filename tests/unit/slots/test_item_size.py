@@ -8,7 +8,7 @@ from slotkeeper.slots.outcomes import MAX_CAUSE, MAX_CODE
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
-from tests.support.item_sizes import item_bytes
+from tests.simulation.account.item_sizes import item_bytes
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 

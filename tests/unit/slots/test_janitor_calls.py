@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.support.boundary import Calls
+from tests.simulation.account.boundary import Calls
 from tests.unit.conftest import GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 

@@ -15,7 +15,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.run_report import QueueLength
 from slotkeeper.slots.starts import AGE_SECONDS
-from tests.support.boundary import Calls, refuse
+from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased

@@ -13,7 +13,7 @@ from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import execution_name
-from tests.support.boundary import before_write, passed_values, refuse
+from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 

@@ -16,8 +16,8 @@ from moto import mock_aws
 from dev.emulator.environment import ROOT
 from slotkeeper import slots
 from slotkeeper.slots import Processes, SlotLost, Slots, leases
-from tests.support.http_servers import Listener
-from tests.support.tables import create_table
+from tests.http_servers import Listener
+from tests.simulation.account.tables import create_table
 from tests.unit.slots.lease_scene import LeaseScene
 from tests.unit.work_account import invocation
 

@@ -1,4 +1,4 @@
-"""Leases: what a block of code holds, for how long, and what its caller learns. tests/races has their races."""
+"""Leases: what a block of code holds, for how long, and what its caller learns. tests/deployed/races races for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MA
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from tests.support.boundary import Calls, before_write, lose_answer, refuse
+from tests.simulation.account.boundary import Calls, before_write, lose_answer, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.lease_scene import LeaseScene
 from tests.unit.slots.queue_scene import running

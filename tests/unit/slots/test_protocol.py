@@ -1,4 +1,4 @@
-"""The steps of the janitor, of operators and of the workflow on a process's item. tests/races has their races."""
+"""The steps of janitor, operators and workflow on a process's item. tests/deployed/races has their races."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder
 from slotkeeper.slots.processes import Operations
 from slotkeeper.slots.rate import Rate
-from tests.support.boundary import before_write, passed_values, refuse
+from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 from tests.workflow.definition import states

@@ -13,7 +13,7 @@ from slotkeeper.slots.outcomes import MAX_CAUSE
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_INPUT_BYTES, Request, parse_request
 from slotkeeper.slots.request_table import Leaving, State
 from slotkeeper.slots.targets import execution_arn
-from tests.support.boundary import before_write, refuse
+from tests.simulation.account.boundary import before_write, refuse
 from tests.unit.conftest import NOW, delivery
 from tests.unit.slot_parts import RETENTION
 from tests.unit.slots.queue_scene import MACHINE, TOPIC, QueueScene

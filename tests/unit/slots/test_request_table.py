@@ -17,7 +17,7 @@ from slotkeeper.slots.request_table import (
     Leaving,
     QueuedBody,
 )
-from tests.support.boundary import before_write, passed_values, refuse
+from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved, running
 

@@ -13,7 +13,7 @@ from slotkeeper.slots import returns
 from slotkeeper.slots.request import Request, caller_of, execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, Leaving, State, place_of
 from slotkeeper.slots.returns import MAX_READS, MAX_REDRIVES, NotRequeued, Requeued
-from tests.support.boundary import before_write, passed_values
+from tests.simulation.account.boundary import before_write, passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 

@@ -14,7 +14,7 @@ from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import Request, execution_name
 from slotkeeper.slots.request_table import Leaving, State
 from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows, read_row
-from tests.support.boundary import passed_values
+from tests.simulation.account.boundary import passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 

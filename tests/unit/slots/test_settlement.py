@@ -16,7 +16,7 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import MAX_OUTPUT_CHARACTERS, WORK_HAS_SUCCEEDED, Failed, Succeeded, decide
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import Work
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import TARGET, ChildScene, JanitorScene
 

@@ -17,7 +17,7 @@ from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
 from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter, parse_bell
 from slotkeeper.slots.starts import AGE_SECONDS
-from tests.support.boundary import before_write, lose_answer, passed_values, refuse
+from tests.simulation.account.boundary import before_write, lose_answer, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, running
 

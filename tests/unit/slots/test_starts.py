@@ -23,7 +23,7 @@ from slotkeeper.slots.starts import (
     Unsure,
     in_threads,
 )
-from tests.support.boundary import before_write, lose_answer, passed_values, refuse
+from tests.simulation.account.boundary import before_write, lose_answer, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 

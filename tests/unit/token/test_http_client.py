@@ -11,8 +11,8 @@ import pytest
 
 from slotkeeper.token import HttpClient, HttpFailed, NoConnection, http_client
 from slotkeeper.token.http_client import LARGEST_ANSWER, NoAnswer, parse_retry_after
-from tests.support.http_servers import Listener, http
-from tests.support.waiting import wait_until
+from tests.http_servers import Listener, http
+from tests.waiting import wait_until
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 # Each of these answers never ends by itself, so only the deadline ends the call. urllib3's timeouts restart with every

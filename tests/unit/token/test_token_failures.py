@@ -22,7 +22,7 @@ from slotkeeper.token import (
 )
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token.timing import KnownToken
-from tests.support.boundary import lose_answer, refuse
+from tests.simulation.account.boundary import lose_answer, refuse
 from tests.unit.token_instances import BRIEF, NOW, QUICK, Instances, VirtualTime, lock_of_another
 
 

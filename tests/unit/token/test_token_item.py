@@ -9,8 +9,8 @@ import pytest
 
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
-from tests.support.prepared_account import prepared_account
-from tests.support.quick_clients import shared_client
+from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.quick_clients import shared_client
 from tests.unit.token_instances import token_table
 
 NOW = 1_800_000_000.0

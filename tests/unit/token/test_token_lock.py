@@ -1,4 +1,4 @@
-"""Instances that share one token, one after the other. tests/races tests concurrent ones."""
+"""Instances that share one token, one after the other. tests/deployed/races tests concurrent ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slotkeeper.token import (
     Unauthorized,
     Waited,
 )
-from tests.support.boundary import Calls
+from tests.simulation.account.boundary import Calls
 from tests.unit.token_instances import NAME, NOW, QUICK, Instances
 
 # --------------------------------------------------------------------------------------------------- get and invalidate

@@ -17,7 +17,7 @@ from slotkeeper.token import (
     TokenTimeout,
 )
 from slotkeeper.token.timing import OWN_FAILURE_PAUSE
-from tests.support.boundary import refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.token_instances import BRIEF, NAME, NOW, QUICK, Instances, VirtualTime, lock_of_another
 
 

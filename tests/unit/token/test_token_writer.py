@@ -14,7 +14,7 @@ from slotkeeper.token import (
     TokenTimeout,
     TookOver,
 )
-from tests.support.boundary import Killed, lose_answer
+from tests.simulation.account.boundary import Killed, lose_answer
 from tests.unit.token_instances import BRIEF, NOW, Instances, VirtualTime, lock_of_another
 
 

@@ -1,0 +1,191 @@
+"""Callers of leases in a separate process, in threads that race for the slots of one process.
+
+Each caller has a clock that is wrong by less than half the skew. Time runs RATE times faster than it is, so that leases
+expire within a race. Some answers are lost, and some calls arrive again, late. A caller uses one holder's name for all
+its leases, so that a late call of an earlier lease meets the next one: random names would hide a missing condition.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from slotkeeper.slots import grants, lease_protocol, process, rate
+from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
+from slotkeeper.slots.process import Process
+from tests.deployed.races.client_threads import Change, changed, run_clients, serve
+from tests.deployed.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
+
+RATE = 200  # race seconds per second
+LENGTHS = (4.0, 30.0)  # race seconds of a lease
+
+
+def true_time() -> float:
+    """Race seconds, the same in all processes of the machine."""
+    return time.monotonic() * RATE
+
+
+@dataclass(frozen=True)
+class LeaseOrders:
+    """One race: it ends when `until` (monotonic clock) has passed and each thread has made `min_cycles`."""
+
+    table: str
+    process: str
+    heaviest: int
+    until: float
+    min_cycles: int
+    history: str
+    changes: list[Change]
+    skew: int  # instead of CLOCK_SKEW_SECONDS
+    grant_changes: list[Change] = field(default_factory=list)  # of the module that removes expired leases
+    pace_changes: list[Change] = field(default_factory=list)
+
+
+class _Steps(LeaseSteps):
+    """Notes which leases a caller has removed, or tried to.
+
+    Attributes:
+        now: what the caller's clock has shown.
+    """
+
+    now = 0.0
+
+    def __init__(self, dynamodb: Any, table: str, history: LeaseHistory) -> None:
+        super().__init__(dynamodb, table)
+        self._history = history
+
+    def expire(self, seen: Process, name: str) -> None:
+        self._history.removals.append((seen.holders[name].code, self.now))
+        super().expire(seen, name)
+
+
+class Caller:
+    """One thread."""
+
+    def __init__(self, dynamodb: Any, orders: LeaseOrders, number: int) -> None:
+        self.history = LeaseHistory()
+        self.cycles = 0
+        self._orders, self._number = orders, number
+        self._process = orders.process
+        self._steps = _Steps(dynamodb, orders.table, self.history)
+        self._random = random.Random(number)  # noqa: S311
+        self._error = self._random.uniform(-MAX_ERROR, MAX_ERROR)
+        self._name = f"lease-{number}"
+        self._earlier: str | None = None  # the code of the lease before
+
+    def run(self) -> None:
+        while time.monotonic() < self._orders.until or self.cycles < self._orders.min_cycles:
+            self.cycles += 1
+            self._lease()
+
+    def _clock(self) -> float:
+        return true_time() + self._error
+
+    def _until(self) -> tuple[float, int]:
+        """A lease's end by true time, and as it is stored."""
+        end = self._clock() + self._random.uniform(*LENGTHS)
+        return end - self._error, math.ceil(end)
+
+    def _lease(self) -> None:
+        ends, until = self._until()
+        term = LeaseTerm(until, uuid.uuid4().hex)
+        weight = self._random.randint(1, self._orders.heaviest)
+        asked, began = 0.0, true_time()
+
+        def take() -> Any:
+            nonlocal asked
+            asked = true_time()
+            self._steps.now = self._clock()
+            return self._steps.take(self._process, self._name, weight, term, self._steps.now)
+
+        answer, _ = self._repeat(take)
+        if not isinstance(answer, Taken):
+            self.history.refusals += 1
+            self._pause(2)
+            return
+        lease = LeaseRecord(term.code, weight, asked, true_time(), ends, began=began)
+        self.history.leases.append(lease)
+        if self._earlier and self._random.random() < 0.5:
+            self._late_release(self._earlier)
+        self._earlier = term.code
+        term = self._extend(lease, term)
+        end = self._random.random()
+        if end < 0.1:
+            self._name += "'"  # it dies, and a new caller takes its place
+            self._earlier = None
+        else:
+            self._pause(40 if end < 0.2 else 2)
+            self._release(lease)
+
+    def _extend(self, lease: LeaseRecord, term: LeaseTerm) -> LeaseTerm:
+        for _ in range(self._random.choice([0, 0, 1, 2])):
+            before = term
+            ends, until = self._until()
+            term = LeaseTerm(until, term.code)
+            held, _ = self._repeat(lambda term=term: self._steps.extend(self._process, self._name, term))
+            if not held:
+                break
+            lease.ends = max(lease.ends, ends)
+            if self._random.random() < 0.5:  # an extension arrives again, late
+                self._steps_late(lambda before=before: self._steps.extend(self._process, self._name, before))
+        return term
+
+    def _release(self, lease: LeaseRecord) -> None:
+        lease.left = true_time()
+        lease.released, lost = self._repeat(lambda: self._steps.release(self._process, self._name, lease.code))
+        lease.may_have_released = lost > 0
+        lease.answered = true_time()
+
+    def _late_release(self, code: str) -> None:
+        """The release of an earlier lease arrives again, when its caller already has the next one."""
+        if self._steps_late(lambda: self._steps.release(self._process, self._name, code)):
+            self.history.faults.append(f"a late release of an earlier lease of {self._name} had an effect")
+
+    def _steps_late(self, call: Callable[[], bool]) -> bool:
+        try:
+            return call()
+        except ReadTimeoutError:
+            return False
+
+    def _pause(self, most: float) -> None:
+        """At most these race seconds."""
+        time.sleep(self._random.uniform(0, most) / RATE)
+
+    def _repeat(self, call: Callable[[], Any]) -> tuple[Any, int]:
+        """Call until an answer arrives; return it, and the number of lost ones."""
+        lost = 0
+        while True:
+            try:
+                return call(), lost
+            except ReadTimeoutError:
+                lost += 1
+                self.history.lost_answers += 1
+
+
+def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
+    orders = LeaseOrders(**given)
+    callers = [Caller(dynamodb, orders, number) for number in numbers]
+    with (
+        changed(process, CLOCK_SKEW_SECONDS=orders.skew),
+        changed(lease_protocol, orders.changes),
+        changed(grants, orders.grant_changes),
+        changed(rate, orders.pace_changes),
+    ):
+        run_clients(
+            [caller.run for caller in callers],
+            lambda: save((caller.history for caller in callers), Path(orders.history)),
+        )
+
+
+if __name__ == "__main__":
+    logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
+    serve(_race)

@@ -1,0 +1,448 @@
+"""Facts of DynamoDB: indexes, conditional writes of many map entries, transactions over two tables."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from dev.emulator.aws import EmbeddedAws
+from tests.facts.facts import Fact, Facts, code_of, documented, localstack, moto_verified
+from tests.facts.tables import PROCESS, Item, Tables, embedded, executions, key, simulated
+
+QUERIES = "test_dynamodb/test_dynamodb_query.py"
+INDEX_PAGE = "Amazon DynamoDB Developer Guide, Local secondary indexes"
+GLOBAL_PAGE = "Amazon DynamoDB Developer Guide, Using Global Secondary Indexes in DynamoDB"
+QUERY_PAGE = "Amazon DynamoDB API Reference, Query"
+TRANSACTION_PAGE = "Amazon DynamoDB API Reference, TransactWriteItems"
+FACTS: Facts[Tables] = Facts()
+
+# ------------------------------------------------------------------------------------------------------ local indexes
+
+
+@FACTS.row(
+    "A consistent query of a local index has the order of a text, without the items that lack the text.",
+    source=moto_verified(QUERIES, "test_query_lsi_pagination"),
+    expected=["c", "a", "b"],
+)
+def index_in_the_order_of_a_text(tables: Tables) -> list[str]:
+    for execution, place in (("a", "1#10"), ("b", "2#05"), ("c", "1#09")):
+        tables.add(execution, place=place)
+    tables.add("d")
+    return executions(tables.query("place"))
+
+
+@FACTS.row(
+    "A local index whose sort key is a number has the order of numbers, and a condition compares them as numbers.",
+    source=moto_verified(QUERIES, "test_query_lsi_pagination_with_numerical_local_range_key"),
+    expected=["c", "b", "a"],
+)
+def index_in_the_order_of_a_number(tables: Tables) -> list[str]:
+    for execution, deadline in (("a", 100), ("b", 9), ("c", -3.5), ("d", 100.25)):
+        tables.add(execution, deadline=deadline)
+    return executions(tables.query("deadline", " AND deadline <= :until", {":until": {"N": "100"}}))
+
+
+@FACTS.row(
+    "The key of a page has the table's and the index's key attributes; the page after it begins behind that entry.",
+    source=moto_verified(QUERIES, "test_query_lsi_pagination"),
+    expected=(key("b") | {"place": {"S": "2"}}, [["a", "b"], ["c"]]),
+)
+def pages_of_an_index(tables: Tables) -> Any:
+    for execution, place in (("a", "1"), ("b", "2"), ("c", "3")):
+        tables.add(execution, place=place)
+    first = tables.query("place", Limit=2)
+    last = first["LastEvaluatedKey"]
+    return last, [executions(first), executions(tables.query("place", Limit=2, ExclusiveStartKey=last))]
+
+
+@FACTS.row(
+    "A page that ends at its limit has a key, also if nothing is behind it.",
+    source=documented(f"{QUERY_PAGE}, LastEvaluatedKey"),
+    expected=[["a"], []],
+)
+def a_full_last_page_has_a_key(tables: Tables) -> list[list[str]]:
+    tables.add("a", place="1")
+    return list(tables.pages("place", Limit=1))
+
+
+@FACTS.row(
+    "Entries with one sort key are each in one page.",
+    source=documented(f"{INDEX_PAGE}: the values of its sort key need not be unique"),
+    expected=["a", "b", "c"],
+)
+def equal_sort_keys(tables: Tables) -> list[str]:
+    for execution in "cab":
+        tables.add(execution, deadline=7)
+    return sorted(execution for page in tables.pages("deadline", Limit=1) for execution in page)
+
+
+@FACTS.row(
+    "Limit counts the items before the filter: a page may be empty although there are matching items behind it.",
+    source=documented(f"{QUERY_PAGE}, FilterExpression and Limit"),
+    expected=(0, 1, [[], ["b"], []]),
+)
+def limit_before_the_filter(tables: Tables) -> Any:
+    tables.add("a", place="1", weight=9)
+    tables.add("b", place="2", weight=1)
+    light = {"FilterExpression": "attribute_not_exists(weight) OR weight <= :limit", "Limit": 1}
+    values = {":limit": {"N": "5"}}
+    first = tables.query("place", "", values, **light)
+    return first["Count"], first["ScannedCount"], list(tables.pages("place", values=values, **light))
+
+
+@FACTS.row(
+    "A page ends at 1 MB of what the index contains, before the filter.",
+    source=documented(f"{QUERY_PAGE}: 1 MB, and Amazon DynamoDB Developer Guide, Filter expressions for the Query"),
+    expected=(2, [], ["a", "b", "c", "d", "e"]),
+)
+def pages_of_a_megabyte(tables: Tables) -> Any:
+    for place, execution in enumerate("abcde"):
+        tables.add(execution, place=str(place), skips="x" * 300_000, body="y" * 50_000)
+    pages = list(tables.pages("place"))
+    filtered = tables.query("place", FilterExpression="attribute_not_exists(skips)")
+    return len(pages), filtered["Items"], [execution for page in pages for execution in page]
+
+
+@FACTS.row(
+    "An item whose attribute is removed has left the index for each later consistent query.",
+    source=documented(f"{INDEX_PAGE}, Item writes and local secondary indexes, and Reading data from one"),
+    expected=(["b"], ["b", "a"]),
+)
+def leave_and_enter_an_index(tables: Tables) -> Any:
+    for execution, place in (("a", "1"), ("b", "2")):
+        tables.add(execution, place=place)
+    update = partial(tables.dynamodb.update_item, TableName=tables.requests, Key=key("a"))
+    update(UpdateExpression="REMOVE place")
+    left = executions(tables.query("place"))
+    update(UpdateExpression="SET place = :last", ExpressionAttributeValues={":last": {"S": "3"}})
+    return left, executions(tables.query("place"))
+
+
+@FACTS.row(
+    "An index returns the keys and the attributes that it contains, and no others.",
+    source=documented(f"{INDEX_PAGE}, Attribute projections, and {QUERY_PAGE}, Select"),
+    expected=[key("a") | {"place": {"S": "1"}, "weight": {"N": "2"}}],
+)
+def attributes_of_an_index(tables: Tables) -> Any:
+    tables.add("a", place="1", weight=2, body="{}", deadline=9)
+    return tables.query("place")["Items"]
+
+
+@FACTS.row(
+    "A period of an index has both its bounds, and has the order of its ends.",
+    source=documented(f"{QUERY_PAGE}, KeyConditionExpression, BETWEEN"),
+    expected=["b", "c", "d"],
+)
+def period_of_an_index(tables: Tables) -> list[str]:
+    for execution, ended in (("a", 9.99), ("d", 20), ("c", 10.5), ("b", 10), ("e", 20.001)):
+        tables.add(execution, ended=ended)
+    return executions(tables.query("ended", " AND ended BETWEEN :a AND :b", {":a": {"N": "10"}, ":b": {"N": "20"}}))
+
+
+# ----------------------------------------------------------------------------------------------------- a global index
+
+OF_ANOTHER = {"process_name": {"S": "q"}, "execution": {"S": "of another"}}
+
+
+def _fail(tables: Tables) -> None:
+    for execution, failed in (("a", 1), ("b", 2), ("c", 3)):
+        tables.add(execution, failed=failed, cause="long")
+    tables.add("d", ended=4)
+    tables.dynamodb.put_item(TableName=tables.requests, Item=OF_ANOTHER | {"failed": {"N": "2"}})
+
+
+@FACTS.row(
+    "A query of a global index has one partition, in pages also from the end; what lacks its keys is not in it.",
+    source=documented(f"{GLOBAL_PAGE}; {QUERY_PAGE}, ScanIndexForward"),
+    expected=(key("b") | {"failed": {"N": "2"}}, [["c", "b"], ["a"]]),
+)
+def pages_of_a_global_index(tables: Tables) -> Any:
+    _fail(tables)
+    newest_first: Item = {"ConsistentRead": False, "ScanIndexForward": False, "Limit": 2}
+    first = tables.query("failed", **newest_first)
+    return first["LastEvaluatedKey"], list(tables.pages("failed", **newest_first))
+
+
+@FACTS.row(
+    "A scan of a global index has the entries of all partitions, with the attributes of the index, and filters them.",
+    source=documented(f"{GLOBAL_PAGE}, Scanning a Global Secondary Index"),
+    expected=[each | {"failed": {"N": at}} for each, at in ((key("b"), "2"), (key("c"), "3"), (OF_ANOTHER, "2"))],
+)
+def scan_of_a_global_index(tables: Tables) -> Any:
+    _fail(tables)
+    answer = tables.dynamodb.scan(
+        TableName=tables.requests,
+        IndexName="failed",
+        FilterExpression="failed >= :since",
+        ExpressionAttributeValues={":since": {"N": "2"}},
+    )
+    return sorted(answer["Items"], key=lambda item: item["execution"]["S"])
+
+
+@FACTS.row(
+    "A query of a global index by an attribute alone has the items of all partitions with its value.",
+    source=documented(GLOBAL_PAGE),
+    expected=[each | {"request_id": {"S": "x"}, "attempt": {"N": "1"}} for each in (key("a"), OF_ANOTHER)],
+)
+def query_of_a_global_index_without_a_sort_key(tables: Tables) -> Any:
+    for execution, request_id in (("a", "x"), ("b", "y")):
+        tables.add(execution, request_id=request_id, attempt=1, cause="long")
+    other = OF_ANOTHER | {"request_id": {"S": "x"}, "attempt": {"N": "1"}, "cause": {"S": "long"}}
+    tables.dynamodb.put_item(TableName=tables.requests, Item=other)
+    answer = tables.dynamodb.query(
+        TableName=tables.requests,
+        IndexName="request_id",
+        KeyConditionExpression="request_id = :id",
+        ExpressionAttributeValues={":id": {"S": "x"}},
+    )
+    return sorted(answer["Items"], key=lambda item: item["execution"]["S"])
+
+
+@FACTS.row(
+    "A consistent read of a global index is refused.",
+    source=documented("Amazon DynamoDB API Reference, Query and Scan, ConsistentRead"),
+    expected=["ValidationException"] * 2,
+)
+def consistent_read_of_a_global_index(tables: Tables) -> list[str]:
+    scan = partial(tables.dynamodb.scan, TableName=tables.requests, IndexName="failed", ConsistentRead=True)
+    return [code_of(lambda: tables.query("failed")), code_of(scan)]
+
+
+# ------------------------------------------------------------------------------------------------- conditional writes
+
+
+def _refusal(call: Any) -> Any:
+    """The code of a refused call, and the items that came with it."""
+    try:
+        call()
+    except ClientError as error:
+        answer: Any = error.response
+        return answer["Error"]["Code"], answer.get("Item"), _reasons(answer)
+    return "accepted"
+
+
+def _reasons(answer: Any) -> list[tuple[str, Any]]:
+    return [(reason["Code"], reason.get("Item")) for reason in answer.get("CancellationReasons", [])]
+
+
+@FACTS.row(
+    "A put under the condition that there is no item is refused with the item that there is.",
+    source=localstack("dynamodb/test_dynamodb.py", "test_return_values_on_conditions_check_failure"),
+    expected=("ConditionalCheckFailedException", key("a") | {"place": {"S": "1"}}, []),
+)
+def put_if_absent(tables: Tables) -> Any:
+    tables.add("a", place="1")
+    return _refusal(
+        lambda: tables.dynamodb.put_item(
+            TableName=tables.requests,
+            Item=key("a") | {"place": {"S": "2"}},
+            ConditionExpression="attribute_not_exists(execution)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+    )
+
+
+RESERVED = {"M": {"state": {"S": "RESERVED"}}}
+MOST = range(25)
+GRANT = {
+    "UpdateExpression": "SET grants = grants + :one, " + ", ".join(f"holders.#n{at} = :h{at}" for at in MOST),
+    "ConditionExpression": "grants = :seen AND size(holders) <= :room AND "
+    + " AND ".join(f"attribute_not_exists(holders.#n{at})" for at in MOST),
+    "ExpressionAttributeNames": {f"#n{at}": f"p-{at}" for at in MOST},
+}
+
+
+def _grant(tables: Tables, seen: int) -> Any:
+    values: Item = {f":h{at}": RESERVED for at in MOST}
+    values |= {":one": {"N": "1"}, ":seen": {"N": str(seen)}, ":room": {"N": "475"}}
+    return tables.dynamodb.update_item(TableName=tables.slots, Key=PROCESS, ExpressionAttributeValues=values, **GRANT)
+
+
+def _begin(tables: Tables) -> None:
+    tables.dynamodb.put_item(TableName=tables.slots, Item=PROCESS | {"grants": {"N": "7"}, "holders": {"M": {}}})
+
+
+@FACTS.row(
+    "One update may add 25 map entries, each with a placeholder and a condition of its own, once.",
+    source=documented("Amazon DynamoDB Developer Guide, Service quotas, Expression parameters: 4 KB, 300 operators"),
+    expected=("ConditionalCheckFailedException", {f"p-{at}": RESERVED for at in MOST}),
+)
+def add_25_entries(tables: Tables) -> Any:
+    _begin(tables)
+    _grant(tables, 7)
+    return code_of(lambda: _grant(tables, 8)), tables.holders()
+
+
+@FACTS.row(
+    "Two paths that an update sets to one placeholder have a value each: a later update of one leaves the other.",
+    source=documented("Amazon DynamoDB Developer Guide, Using update expressions in DynamoDB, SET"),
+    expected={"p-1": {"M": {"state": {"S": "RUNNING"}}}, "p-2": RESERVED},
+)
+def one_placeholder_twice(tables: Tables) -> Any:
+    _begin(tables)
+    update = partial(tables.dynamodb.update_item, TableName=tables.slots, Key=PROCESS)
+    update(
+        UpdateExpression="SET holders.#a = :holder, holders.#b = :holder",
+        ExpressionAttributeNames={"#a": "p-1", "#b": "p-2"},
+        ExpressionAttributeValues={":holder": RESERVED},
+    )
+    update(
+        UpdateExpression="SET holders.#a.#state = :running",
+        ExpressionAttributeNames={"#a": "p-1", "#state": "state"},
+        ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+    )
+    return tables.holders()
+
+
+# ------------------------------------------------------------------------------------------------------- transactions
+
+
+def _end(tables: Tables, execution: str) -> Item:
+    return {
+        "Update": {
+            "TableName": tables.requests,
+            "Key": key(execution),
+            "UpdateExpression": "SET #state = :end REMOVE place",
+            "ConditionExpression": "attribute_exists(place)",
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": {":end": {"S": "CANCELLED"}},
+        }
+    }
+
+
+def _count(tables: Tables) -> Item:
+    return {
+        "Update": {
+            "TableName": tables.slots,
+            "Key": PROCESS,
+            "UpdateExpression": "SET grants = grants + :one",
+            "ConditionExpression": "attribute_not_exists(holders.#me)",
+            "ExpressionAttributeNames": {"#me": "p-1"},
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+    }
+
+
+@FACTS.row(
+    "A transaction writes its items of two tables, and their indexes.",
+    source=documented(TRANSACTION_PAGE),
+    expected=(["b"], "8", "new"),
+)
+def transaction_over_two_tables(tables: Tables) -> Any:
+    _begin(tables)
+    for execution in "ab":
+        tables.add(execution, place="1")
+    added = key("c") | {"state": {"S": "new"}}
+    put = {"TableName": tables.requests, "Item": added, "ConditionExpression": "attribute_not_exists(execution)"}
+    tables.dynamodb.transact_write_items(TransactItems=[_end(tables, "a"), _count(tables), {"Put": put}])
+    process = tables.dynamodb.get_item(TableName=tables.slots, Key=PROCESS)["Item"]
+    row = tables.dynamodb.get_item(TableName=tables.requests, Key=key("c"))["Item"]
+    return executions(tables.query("place")), process["grants"]["N"], row["state"]["S"]
+
+
+@FACTS.row(
+    "A transaction one part of which is refused writes nothing, and gives the reason of each part in their order.",
+    source=localstack("dynamodb/test_dynamodb.py", "test_transaction_write_canceled"),
+    expected=(
+        "TransactionCanceledException",
+        None,
+        [
+            ("None", None),
+            ("ConditionalCheckFailed", PROCESS | {"grants": {"N": "7"}, "holders": {"M": {"p-1": RESERVED}}}),
+            ("ConditionalCheckFailed", None),
+        ],
+        ["a"],
+    ),
+)
+def cancelled_transaction(tables: Tables) -> Any:
+    item = PROCESS | {"grants": {"N": "7"}, "holders": {"M": {"p-1": RESERVED}}}
+    tables.dynamodb.put_item(TableName=tables.slots, Item=item)
+    tables.add("a", place="1")
+    tables.add("b")
+    parts = [_end(tables, "a"), _count(tables), _end(tables, "b")]
+    refused = _refusal(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
+    return *refused, executions(tables.query("place"))
+
+
+@FACTS.row(
+    "A transaction with two operations on one item is refused.",
+    source=moto_verified(
+        "test_dynamodb/exceptions/test_dynamodb_transactions.py",
+        "test_transact_write_items__put_and_delete_on_same_item",
+    ),
+    expected="ValidationException",
+)
+def two_operations_on_one_item(tables: Tables) -> str:
+    _begin(tables)
+    check = {"TableName": tables.slots, "Key": PROCESS, "ConditionExpression": "attribute_exists(grants)"}
+    parts = [_count(tables), {"ConditionCheck": check}]
+    return code_of(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
+
+
+@FACTS.row(
+    "A transaction has at most 100 operations.",
+    source=documented(f"{TRANSACTION_PAGE}, TransactItems"),
+    expected=("accepted", "ValidationException"),
+)
+def length_of_a_transaction(tables: Tables) -> Any:
+    def code(number: int) -> str:
+        parts = [{"Put": {"TableName": tables.requests, "Item": key(str(each))}} for each in range(number)]
+        return code_of(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
+
+    return code(100), code(101)
+
+
+@FACTS.row(
+    "While a transaction writes an item, a write of it fails without effect, and so does another transaction with it.",
+    source=documented(
+        "Amazon DynamoDB Developer Guide, Amazon DynamoDB Transactions: How it works, Transaction conflict handling"
+    ),
+    expected=(
+        ("TransactionConflictException", None, []),
+        ("TransactionCanceledException", None, [("None", None), ("TransactionConflict", None)]),
+        "7",
+    ),
+)
+def transaction_conflict(tables: Tables) -> Any:
+    _begin(tables)
+    tables.add("a", place="1")
+    counted = _count(tables)
+    tables.conflict("UpdateItem")
+    single = _refusal(lambda: tables.dynamodb.update_item(**counted["Update"]))
+    tables.conflict("TransactWriteItems")
+    parts = [_end(tables, "a"), counted]
+    both = _refusal(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
+    process = tables.dynamodb.get_item(TableName=tables.slots, Key=PROCESS)["Item"]
+    return single, both, process["grants"]["N"]
+
+
+# -------------------------------------------------------------------------------------------------------------- reads
+
+
+@FACTS.row(
+    "BatchGetItem returns the items that exist, without the others, and accepts no key twice.",
+    source=documented("Amazon DynamoDB API Reference, BatchGetItem"),
+    expected=([("a", "{}"), ("b", None)], {}, "ValidationException"),
+)
+def batch_of_rows(tables: Tables) -> Any:
+    tables.add("a", body="{}")
+    tables.add("b")
+
+    def read(*names: str) -> Any:
+        keys = {"Keys": [key(name) for name in names], "ConsistentRead": True}
+        wanted = {**keys, "ProjectionExpression": "execution, body"}
+        return tables.dynamodb.batch_get_item(RequestItems={tables.requests: wanted})
+
+    answer = read("b", "missing", "a")
+    found = [(each["execution"]["S"], each.get("body", {}).get("S")) for each in answer["Responses"][tables.requests]]
+    return sorted(found), answer["UnprocessedKeys"], code_of(lambda: read("a", "a"))
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
+def test_dynamodb(fact: Fact[Tables], aws: EmbeddedAws) -> None:
+    fact.check(embedded=embedded(aws), simulated=simulated())

@@ -1,0 +1,228 @@
+"""The chatbot answers any request, with any answer of the API, with a documented status, and reveals no secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from tests.http_servers import Listener, ok
+from tests.profiles import share
+from tests.simulation.account.cold_functions import Functions, Ran, invocation
+from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.in_process_tables import TOKENS
+from tests.unit.fuzz.strategies import bodies, items, values
+
+NOW = 1_800_000_000
+KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
+TOKEN, NEW_TOKEN = "canary-token-1", "canary-token-2"
+CANARIES = (KEY, CLIENT_SECRET, TOKEN, NEW_TOKEN)
+VALID = {"message_id": "m1", "text": "hello", "conversation": "c"}
+# The chatbot's documented statuses.
+STATUSES = {200, 400, 401, 404, 405, 413, 500, 502, 503}
+ITEM = {
+    "token_name": {"S": "chatbot"},
+    "access_token": {"S": TOKEN},
+    "generation": {"N": "7"},
+    "stored_at": {"N": "1700000000"},
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Listener]:
+    with Listener() as made:
+        yield made
+
+
+class World:
+    """A chatbot, its secrets and its token, all of them canaries."""
+
+    def __init__(self, functions: Functions, api: Listener) -> None:
+        self.functions = functions
+        self.api = api
+
+    def new(self) -> InProcessAws:
+        account = self.functions.new_account()
+        account.secrets["signing"] = {"SecretString": json.dumps({"signing_key": KEY})}
+        known = {"client_id": "bot", "client_secret": CLIENT_SECRET}
+        account.secrets["credentials"] = {"SecretString": json.dumps(known)}
+        account.tables.put(TOKENS, ITEM)
+        self.api.requests.clear()
+        self.api.answers = {
+            "/auth": ok(json.dumps({"access_token": NEW_TOKEN}).encode()),
+            "/me": ok(b"{}"),
+            "/answers": ok(b'{"answer": "hello yourself"}'),
+        }
+        return account
+
+    def chatbot(self) -> ModuleType:
+        module = self.functions.load("chatbot")
+        module._chatbot._clock = lambda: float(NOW)
+        return module
+
+    def ask(self, event: dict[str, Any], module: ModuleType | None = None) -> Ran:
+        ran = self.functions.run(module or self.chatbot(), event, invocation())
+        assert ran.raised is None, ran
+        assert ran.answer["statusCode"] in STATUSES, ran
+        assert not ran.answer["isBase64Encoded"]
+        json.loads(ran.answer["body"])
+        check_no_secret_is_revealed(ran)
+        return ran
+
+
+def check_no_secret_is_revealed(ran: Ran) -> None:
+    for canary in CANARIES:
+        assert canary not in json.dumps(ran.answer, default=str), canary
+        assert canary not in ran.logged, canary
+        assert canary not in str(ran.raised), canary
+
+
+@pytest.fixture
+def world(functions: Functions, api: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("CHAT_API_URL", api.url)
+    return World(functions, api)
+
+
+def event(body: str | None, headers: Any, path: str = "/messages", method: str = "POST", encoded: Any = False) -> Any:
+    """An event of API Gateway."""
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": method,
+        "headers": headers,
+        "multiValueHeaders": headers and {name: [value] for name, value in headers.items()},
+        "queryStringParameters": None,
+        "pathParameters": None,
+        "requestContext": {"requestId": "gateway-1", "stage": "v1", "identity": {"sourceIp": "127.0.0.1"}},
+        "body": body,
+        "isBase64Encoded": encoded,
+    }
+
+
+def signed(body: str) -> dict[str, str]:
+    return {TIMESTAMP_HEADER: str(NOW), SIGNATURE_HEADER: sign(KEY, NOW, body)}
+
+
+@given(body=bodies(VALID), encoded=st.booleans())
+def test_a_signed_request_with_any_body_is_answered_or_refused(world: World, body: str, encoded: bool) -> None:
+    world.new()
+    sent = base64.b64encode(body.encode()).decode() if encoded else body
+    ran = world.ask(event(sent, signed(body), encoded=encoded))
+    assert ran.answer["statusCode"] in {200, 400, 413}
+    assert (ran.answer["statusCode"] == 200) == any(
+        request.startswith(b"POST /answers") for request in world.api.requests
+    )
+
+
+_header_lines = st.sampled_from(
+    [
+        b"Content-Length: 5",
+        b"Content-Length: -1",
+        b"Content-Length: 1, 2",
+        b"Transfer-Encoding: chunked",
+        b"Content-Encoding: gzip",
+        b"Content-Encoding: br, gzip, zstd, deflate",
+        b"Location: /elsewhere",
+        b"Location: http://[" + TOKEN.encode() + b"]/",
+        b"Location: http://" + NEW_TOKEN.encode() + b"\xbd/@#?:",
+        b"Retry-After: 99999",
+        b"Retry-After: " + b"9" * 5000,
+        b"Set-Cookie: " + TOKEN.encode(),
+        b"no header",
+        b"",
+    ]
+)
+_statuses = st.sampled_from([200, 200, 200, 201, 204, 301, 302, 307, 400, 401, 403, 404, 429, 500, 503, 100, 999])
+
+
+@st.composite
+def raw_answers(draw: st.DrawFn, about: dict[str, Any]) -> bytes:
+    """An HTTP answer, possibly malformed. `about`: the content of a correct one."""
+    content = json.dumps(draw(st.just(about) | values)).encode()
+    body = draw(st.just(content) | st.binary(max_size=200) | st.sampled_from([b"[" * 100_000, b"x" * 1_000_001]))
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.just(b"") | st.binary(max_size=200))
+    lines = draw(st.lists(_header_lines, max_size=3))
+    if draw(st.booleans()):
+        lines.append(b"Content-Length: %d" % len(body))
+    # It contains the token of the request wherever possible.
+    start = b"HTTP/1.1 %d canary-token-1" % draw(_statuses)
+    return b"\r\n".join([start, *lines, b"", body])
+
+
+@share(0.5)
+@given(
+    answers=raw_answers({"answer": "hello yourself"}),
+    auth=st.none() | raw_answers({"access_token": NEW_TOKEN}),
+    me=st.none() | raw_answers({}),
+)
+@example(answers=b"HTTP/1.1 302 Found\r\nLocation: http://[canary-token-1]/\r\n\r\n", auth=None, me=None)
+@example(answers=b"HTTP/1.1 400 Bad\r\nno header\r\nSet-Cookie: canary-token-1\r\n\r\n", auth=None, me=None)
+def test_any_answer_of_the_api_gives_the_caller_an_answer_without_secrets(
+    world: World, answers: bytes, auth: bytes | None, me: bytes | None
+) -> None:
+    world.new()
+    answers_of_route = {"/answers": answers, "/auth": auth, "/me": me}
+    world.api.answers |= {path: raw for path, raw in answers_of_route.items() if raw is not None}
+    body = json.dumps(VALID)
+    # The caller gets the API's answer text, which contains no canary here.
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 502, 503}
+    # One for the stored token, and one for a new token that is dead from the start.
+    assert len([request for request in world.api.requests if request.startswith(b"POST /auth")]) <= 2
+
+
+LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000"}}}}
+token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refused_reason": {"S": "down"}}).map(
+    lambda item: item | {"token_name": {"S": "chatbot"}}
+)
+
+
+@share(0.5)
+@given(item=token_items)
+@example(item=ITEM | {"refused_until": {"N": "1" + "0" * 125}})
+@example(item=ITEM | {"access_token": {"S": f"{TOKEN}\r\nX: y"}})
+def test_any_token_item_is_used_replaced_or_reported(world: World, item: dict[str, Any]) -> None:
+    account = world.new()
+    account.tables.put(TOKENS, item)
+    body = json.dumps(VALID)
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 500, 502, 503}
+    if ran.answer["statusCode"] == 500:
+        assert "MalformedToken" in ran.logged, ran
+
+
+@st.composite
+def secrets(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
+    """A secret's value, which may be malformed; most contain a canary."""
+    made = draw(
+        st.fixed_dictionaries({}, optional=dict.fromkeys(valid, st.just(KEY) | st.just(CLIENT_SECRET) | values))
+        | st.just(valid)
+        | values
+    )
+    text = draw(st.just(json.dumps(made)) | st.sampled_from([KEY, f'{{"{KEY}"', "[" * 60_000, "", "NaN"]))
+    return draw(st.sampled_from([{"SecretString": text}, {"SecretBinary": text.encode()}]))
+
+
+@given(
+    signing=secrets({"signing_key": KEY, "signing_keys": [KEY]}),
+    credentials=secrets({"client_id": "bot", "client_secret": CLIENT_SECRET}),
+)
+@example(signing={"SecretString": "[" * 60_000}, credentials={"SecretString": "{}"})
+@example(signing={"SecretString": json.dumps({"signing_key": "\ud800" * 16})}, credentials={"SecretString": "{}"})
+def test_an_unusable_secret_gives_a_server_error_and_is_not_revealed(
+    world: World, signing: dict[str, Any], credentials: dict[str, Any]
+) -> None:
+    account = world.new()
+    account.tables.put(TOKENS, {"token_name": {"S": "chatbot"}})
+    account.secrets |= {"signing": signing, "credentials": credentials}
+    body = json.dumps(VALID)
+    ran = world.ask(event(body, signed(body)))
+    assert ran.answer["statusCode"] in {200, 401, 502, 503}, ran
