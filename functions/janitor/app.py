@@ -22,11 +22,9 @@ from slotkeeper.slots.endings import AFTER_EVENT_SECONDS, Endings
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request_table import RequestTable
-from slotkeeper.slots.returns import Requeues
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.starts import ReservationStarter, Starts
@@ -64,15 +62,7 @@ _janitor = Janitor(
     _workflow,
     GlueRuns(boto3.client("glue", config=_list_config)),
     _children,
-    Settlement(
-        _workflow,
-        _children,
-        _rows,
-        Outcomes(_dynamodb, _settings.request_table_name),
-        Requeues.from_settings(_settings, _dynamodb),
-        _doorbell,
-        time.time,
-    ),
+    Settlement.from_settings(_settings, _workflow, _dynamodb, _children, _doorbell),
     _settings.grace_seconds,
     _settings.check_gap_seconds,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
 from slotkeeper.slots import lease_protocol
 from slotkeeper.slots.callers import Callers
-from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, MAX_WAIT_SECONDS, ClosedExecutions
+from slotkeeper.slots.closed_executions import ClosedExecutions, EndMessages
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.dispatch import Tools
 from slotkeeper.slots.doorbell import Bell, Doorbell
@@ -182,29 +182,14 @@ def handle_ends(outside: Outside, messages: tuple[Message, ...], grace: int, che
         endings,
         outside.clock,
     )
+    handled = EndMessages(closed, lambda: math.inf)
     left = []
     for message in messages:
-        try:
-            seconds = _handle_end(json.loads(message.body), closed)
-        except (ClientError, BotoCoreError):
-            seconds = AFTER_FAILURE_SECONDS
-        is_given_up = "detail" in message.body and outside.clock() - message.first_received >= MAX_WAIT_SECONDS
-        if seconds is not None and not is_given_up:
+        seconds = handled.handle(message.body, message.first_received, RunReport())
+        if seconds is not None:
             left.append(message.id)
             sqs.change_message_visibility(QueueUrl=ENDINGS, ReceiptHandle=message.handle, VisibilityTimeout=seconds)
     return _delete(outside, ENDINGS, messages, left)
-
-
-def _handle_end(message: dict[str, Any], closed: ClosedExecutions) -> int | None:
-    """Handle a message; the seconds after which it must come again, None if it is done."""
-    if detail := message.get("detail"):
-        return closed.handle(detail["name"], detail["status"], RunReport())
-    if refused := message.get("refused"):
-        return None if closed.endings.refused(refused) else AFTER_FAILURE_SECONDS
-    process, executions = message["process"], message.get("executions")
-    if executions is None:
-        executions = [execution for execution, _ in closed.rows.unpublished(process).rows]
-    return AFTER_FAILURE_SECONDS if closed.endings.publish(process, executions) else None
 
 
 def cancel(outside: Outside, process: str, execution: str) -> str:

@@ -1,4 +1,4 @@
-"""Handles the status events of workflows that have closed.
+"""Handles the messages of EndingQueue, above all the status events of workflows that have closed.
 
 After a success the workflow has recorded the outcome and released its slot: only its end must be published. For any
 other end, an event is a message on EndingQueue that is delivered again until all steps are done:
@@ -21,10 +21,13 @@ The janitor's runs do the steps that are left when an event is given up.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from slotkeeper.observability import logger
 from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.endings import Endings
@@ -43,6 +46,15 @@ AFTER_FAILURE_SECONDS = 30
 AFTER_CHANGE_SECONDS = 1
 # The most, and the age at which an event is given up: the janitor's runs then do the rest.
 MAX_WAIT_SECONDS = 900
+# Seconds that a message may take: a search of Glue runs. With fewer left, the messages that follow come again.
+MESSAGE_SECONDS = 40
+
+# Kind of a message -> the texts that it has.
+_FIELDS = {
+    "detail": ("name", "status"),
+    "refused": ("message_id", "group_id", "code", "reason"),
+    "process": ("process",),
+}
 
 
 @dataclass(frozen=True)
@@ -149,3 +161,72 @@ class ClosedExecutions:
 
     def _settle(self, held: Held, work: Work | None, report: RunReport) -> bool:
         return self.settlement.settle_held(held.process.name, held.name, work, held.target, report)
+
+
+@dataclass(frozen=True)
+class EndMessages:
+    """Handles the messages of EndingQueue, one at a time. Their senders are in ending_queue.py.
+
+    All but a status event come again until they are done, since the janitor's runs do not do all of them.
+
+    Args:
+        seconds_left: until the end of the invocation.
+    """
+
+    closed: ClosedExecutions
+    seconds_left: Callable[[], float]
+
+    def handle(self, body: str, first_received: float, report: RunReport) -> int | None:
+        """Handle a message; return the seconds after which it must come again, None if it is done or given up.
+
+        Args:
+            first_received: seconds since the epoch.
+            report: gets each error. None is raised.
+        """
+        kind, fields = _parsed(body)
+        logger.append_keys(execution=fields.get("name"))  # replaces that of the message before
+        seconds: int | None = AFTER_FAILURE_SECONDS
+        with report.guard("Could not handle an end; its message is delivered again"):
+            seconds = self._seconds(kind, fields, report)
+            report.counts["EndingsHandled"] += int(seconds is None)
+        is_given_up = kind == "detail" and self.closed.clock() - first_received >= MAX_WAIT_SECONDS
+        return None if is_given_up else seconds
+
+    def _seconds(self, kind: str, fields: dict[str, Any], report: RunReport) -> int | None:
+        match kind:
+            case "detail":  # a status event
+                return self.closed.handle(fields["name"], fields["status"], report)
+            case "refused":
+                return None if self.closed.endings.refused(fields) else AFTER_FAILURE_SECONDS
+            case "process":
+                return self._publish(fields["process"], fields.get("executions"))
+            case _:
+                logger.error("Deleted a message that is no end")
+                return None
+
+    def _publish(self, process: str, executions: list[str] | None) -> int | None:
+        """Publish these ends; with None all of the process, of which none is visited by the janitor if it is gone."""
+        is_cut = False
+        if executions is None:
+            listed = self.closed.rows.unpublished(process)
+            executions, is_cut = [execution for execution, _ in listed.rows], listed.is_cut
+        left = []
+        for execution in executions:
+            if self.seconds_left() < MESSAGE_SECONDS / 2:
+                return 0
+            left += self.closed.endings.publish(process, [str(execution)])
+        if left:
+            return AFTER_FAILURE_SECONDS
+        return 0 if is_cut else None
+
+
+def _parsed(body: str) -> tuple[str, dict[str, Any]]:
+    """The kind of a message, and its fields; an empty kind if it is of another sender."""
+    try:
+        message = json.loads(body)
+        kind = next((each for each in _FIELDS if each in message), "")
+        fields = message[kind] if kind in ("detail", "refused") else message
+    except (ValueError, TypeError, RecursionError):
+        return "", {}
+    is_known = isinstance(fields, dict) and kind and all(isinstance(fields.get(each), str) for each in _FIELDS[kind])
+    return (kind, fields) if is_known and isinstance(fields.get("executions", []), list) else ("", {})

@@ -11,14 +11,16 @@ A request whose workflow held no slot has started no work: it is queued again (r
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, JanitorSettings
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
 from slotkeeper.slots.outcomes import Outcomes
@@ -26,6 +28,9 @@ from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
 from slotkeeper.slots.rows import MalformedRequestRow, RequestRow, RequestRows
 from slotkeeper.slots.run_report import RunReport, is_denied
 from slotkeeper.slots.work import Children, Work
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 # Fail states of the workflow whose cause is "error: cause" of the failure, or this text.
 WITH_FAILURE = ("RequestFailed", "WorkUnknown", "OutcomeNotRecorded")
@@ -108,6 +113,20 @@ class Settlement:
     requeues: Requeues
     doorbell: Doorbell
     clock: Callable[[], float]
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: JanitorSettings,
+        workflow: Workflow,
+        dynamodb: DynamoDBClient,
+        children: Children,
+        doorbell: Doorbell,
+    ) -> Settlement:
+        """Create the settlement of a function."""
+        table = settings.request_table_name
+        rows, outcomes = RequestRows(dynamodb, table), Outcomes(dynamodb, table)
+        return cls(workflow, children, rows, outcomes, Requeues.from_settings(settings, dynamodb), doorbell, time.time)
 
     def settle_held(self, process: str, name: str, work: Work | None, target: str, report: RunReport) -> bool:
         """Settle the request of a holder whose work has ended; False if its slot must stay: its execution runs.
