@@ -125,7 +125,7 @@ class CompletionEvents:
                 "Detail": json.dumps({"version": VERSION, "stack": self._stack} | fields),
             }
             reason = self._send(entry)
-        except Exception as error:  # any exception: what the event reports has happened, and the caller continues
+        except Exception as error:  # any exception: the reported thing has happened, and the caller continues
             reason = f"{type(error).__name__}: {error}"
         if reason:
             self._on_unsent(f"{detail_type}, {key}: {reason}")

@@ -11,7 +11,7 @@ from typing import Self
 
 
 class ToFillIn(str):
-    """What the operator replaces before the command is run, such as `TEXT`."""
+    """A part that the operator replaces before the command is run, such as `TEXT`."""
 
     __slots__ = ()
 

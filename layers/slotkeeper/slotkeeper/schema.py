@@ -11,7 +11,7 @@ import fastjsonschema
 
 
 class InvalidBody(ValueError):
-    """A body that is not valid. The message states what is wrong and what was expected."""
+    """A body that is not valid. The message states the fault and the expected form."""
 
 
 def compile_schema(file: Path) -> Callable[[Any], Any]:

@@ -111,7 +111,7 @@ class Table:
 
 
 class TransactionPart(NamedTuple):
-    """What a transaction did not accept of one of its items.
+    """The refusal of one item of a transaction.
 
     `code` is DynamoDB's: "None" for an item that refused nothing, or "ConditionalCheckFailed" (API Reference,
     TransactWriteItems, Errors). `item`: the current item after a failed condition, if there is one and the engine
@@ -165,7 +165,7 @@ class MalformedAttribute(ValueError):
 
 
 _REQUIRED: Any = object()
-# What is returned for a malformed attribute of each type while all of them are collected.
+# Placeholders, by type, for malformed attributes while all of them are collected.
 _PLACEHOLDERS: Mapping[str, Any] = {"N": 0, "S": "", "BOOL": False, "L": ()}
 
 

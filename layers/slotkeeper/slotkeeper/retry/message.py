@@ -21,7 +21,7 @@ MAX_PAYLOAD_DEPTH = 100
 
 
 class InvalidMessage(ValueError):
-    """A body that is not a valid message. The message states what is wrong and what was expected."""
+    """A body that is not a valid message. The message states the fault and the expected form."""
 
 
 @dataclass(frozen=True)

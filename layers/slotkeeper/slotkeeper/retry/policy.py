@@ -165,7 +165,7 @@ BUILT_IN = Policy.from_document({})
 
 
 class InvalidPolicy(ValueError):
-    """A parameter's value that is not a valid policy. The message states what is wrong and what was expected."""
+    """A parameter's value that is not a valid policy. The message states the fault and the expected form."""
 
 
 class PolicyUnavailable(Exception):

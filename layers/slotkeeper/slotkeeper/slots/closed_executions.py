@@ -94,7 +94,7 @@ class ClosedExecutions:
         except MalformedProcess as error:
             # The holder decides whether the request has succeeded, if its workflow has recorded nothing.
             report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), execution=name)
-            # No run of the janitor visits it. What the workflow has recorded need not wait for the repair.
+            # No run of the janitor visits it. An outcome that the workflow has recorded need not wait for the repair.
             self._publish(process_name, name)
             return AFTER_FAILURE_SECONDS
         holder = process.holders.get(name) if process else None
@@ -205,7 +205,7 @@ class EndMessages:
                 return None
 
     def _publish(self, process: str, executions: list[str] | None) -> int | None:
-        """Publish these ends; with None all of the process, of which none is visited by the janitor if it is gone."""
+        """Publish these ends; with None all of the process, which the janitor does not visit if it was removed."""
         is_cut = False
         if executions is None:
             listed = self.closed.rows.unpublished(process)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What the janitor concludes about a holder: from its execution (judge), then from a check of its work."""
+    """The janitor's conclusion about a holder: from its execution (judge), then from a check of its work."""
 
     ALIVE = auto()  # its execution, or its work
     CANCEL = auto()  # it has reserved the slot, and its workflow has ended

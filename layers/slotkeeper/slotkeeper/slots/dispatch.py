@@ -50,10 +50,10 @@ AFTER_THROTTLE_SECONDS = 2
 
 
 class DispatchFailed(RuntimeError):
-    """A dispatch has ended early. What it has done is done, and the cause is this error's cause.
+    """A dispatch has ended early. Its writes stay, and the cause is this error's cause.
 
     Attributes:
-        report: what it has done.
+        report: its work so far.
         again_after: seconds after which its message, or a ring, must come. If it leaves reservations that it has not
             settled, that is when each dispatch sees that they are old, although a holder's time is in whole seconds and
             clocks differ; otherwise 0.
@@ -71,10 +71,10 @@ class StartsUncertain(RuntimeError):
 
 @dataclass
 class Report:
-    """What a dispatch has done.
+    """The report of a dispatch.
 
     Attributes:
-        started: execution -> what was read of its row.
+        started: execution -> the parts read of its row.
         is_cut: whether it has read so many blocked requests that it has not found the head of the queue.
         is_homeless: whether the process does not exist.
     """

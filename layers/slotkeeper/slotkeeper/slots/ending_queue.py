@@ -32,7 +32,7 @@ class EndingQueue:
             self._send({"process": process, "executions": list(executions[start : start + MAX_EXECUTIONS])})
 
     def publish_all(self, process: str) -> None:
-        """Let all ends of a process be published that are not: no run of the janitor visits one that is gone."""
+        """Let all ends of a process be published that are not: no run of the janitor visits one that was removed."""
         self._send({"process": process})
 
     def refused(self, delivery: Delivery, code: str, reason: str) -> None:

@@ -119,7 +119,7 @@ class Endings:
     def publish(self, process: str, executions: Iterable[str]) -> list[str]:
         """Publish the ends of these requests, if they are not published; return those that must be published again.
 
-        A caller that is gone, or has an answer, counts as answered.
+        A caller that has ended, or has an answer, counts as answered.
         """
         left = []
         for execution in executions:
@@ -156,7 +156,7 @@ class Endings:
         ]
         for done, step in enumerate(steps):
             if done >= row.published and not step():
-                if done > row.published:  # so that a receiver that is gone does not repeat the others each minute
+                if done > row.published:  # so that a removed receiver does not repeat the others each minute
                     self._update(row, NOTE_UPDATE, {":done": number(done)})
                 return False
         if not self._mark(row, reason):

@@ -66,7 +66,7 @@ class GrantRefused:
     """The write was refused: something has changed since the read.
 
     Attributes:
-        seen: the process as it is; None if it is gone.
+        seen: the process as it is; None if it was removed.
         unsure: requests that may have been granted all the same, by a first try whose answer was lost.
     """
 
@@ -178,7 +178,7 @@ class Grants:
         return self._table.update(seen.name, EXPIRE_UPDATE, EXPIRE_CONDITION, values, names).held
 
     def note_ring(self, process: str, at: float) -> None:
-        """Note when the next timed doorbell is due, after it was sent. A process that is gone needs none."""
+        """Note when the next timed doorbell is due, after it was sent. A removed process needs none."""
         self._table.update(process, "SET ring_at = :at", "attribute_exists(process_name)", {":at": number(at)})
 
     def _current(self, process: str, write: Write) -> Process | None:

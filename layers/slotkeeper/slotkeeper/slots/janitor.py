@@ -204,7 +204,7 @@ class Janitor:
                 started = [name for name, state in listed.rows if state == "STARTED"]
                 if all(name in process.holders for name in started):
                     continue
-                # After the rows: what was granted or released meanwhile has changed one of the two.
+                # After the rows: a grant or release of the meantime has changed one of the two.
                 fresh = self.slots.read(process.name)
                 held = fresh.holders if fresh else {}
                 self._settle_rows([(process.name, name) for name in started if name not in held], report, until)

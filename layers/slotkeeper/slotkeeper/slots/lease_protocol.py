@@ -90,7 +90,7 @@ class LeaseTerm(NamedTuple):
 
     @property
     def until(self) -> int:
-        """What the table contains: rounded up, since rounding must not let another caller remove the lease early."""
+        """The value in the table: rounded up, since rounding must not let another caller remove the lease early."""
         return math.ceil(self.end)
 
     def remaining(self, clock: float, monotonic: float) -> float:
@@ -183,7 +183,7 @@ class LeaseSteps:
             item = write.item or self._table.read(process)
             if not item:
                 break
-            # After a lost answer botocore repeats the call, and what it wrote itself refuses the repetition.
+            # After a lost answer botocore repeats the call, and its own first write refuses the repetition.
             if _code_in(item, name) == term.code:
                 return Taken()
             seen = read_process(item)

@@ -55,7 +55,7 @@ class InPause:
 
 @dataclass(frozen=True)
 class NoRoom:
-    """It is next, and does not fit. `room`: what is free of the limit, below 0 after the limit was lowered."""
+    """It is next, and does not fit. `room`: the free part of the limit, below 0 after the limit was lowered."""
 
     weight: int
     room: int
@@ -119,7 +119,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a dispatch may do now.
+    """The changes that a dispatch may make now.
 
     Attributes:
         starts: the requests to start, in their order. One write may grant them all.
@@ -145,7 +145,7 @@ class Plan:
 
 
 class _Free:
-    """What is free of a process while its queue is planned: of the limit, of the holders, and of the rate."""
+    """The free part of a process while its queue is planned: of the limit, of the holders, and of the rate."""
 
     def __init__(self, process: Process, now: float) -> None:
         self.process, self.now = process, now

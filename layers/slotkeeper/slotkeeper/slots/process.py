@@ -106,7 +106,7 @@ class Process:
 
     @property
     def room(self) -> int:
-        """What is free of the limit; below 0 after the limit was lowered. A counter that has drifted frees nothing."""
+        """The free part of the limit; below 0 after the limit was lowered. A counter that has drifted frees nothing."""
         return self.slot_limit - max(self.slots_in_use, self.held_weight)
 
     @property

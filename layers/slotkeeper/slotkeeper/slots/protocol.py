@@ -53,7 +53,7 @@ FREE_UPDATE = (
     "REMOVE holders.#me"
 )
 UNCHANGED_CONDITION = "holders.#me = :seen"
-# If the holder of an ended execution is gone: a dispatch may have read the queue after that, and before the end.
+# If the holder of an ended execution was removed: a dispatch may have read the queue after that, and before the end.
 NOTE_END_UPDATE = "SET grants = grants + :one"
 
 ADOPT_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry, grants = grants + :one"

@@ -62,7 +62,7 @@ class Rate:
 
 
 def check_rate(rate: Rate) -> Rate:
-    """Return the rate. Raises ValueError if a number is not valid: what a rate must be or have."""
+    """Return the rate. Raises ValueError, with the rule that it breaks, if a number is not valid."""
     for name in ("count", "seconds", "burst"):
         value = getattr(rate, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -104,7 +104,7 @@ def milliseconds(now: float) -> int:
 
 
 def start(seen: Process, now: float) -> tuple[str, str, Item]:
-    """What the write of a lease adds for the rate: to the update, to the condition, and to its values."""
+    """The parts that the write of a lease adds for the rate: to the update, to the condition, and to its values."""
     if seen.rate is None:
         return "", NO_RATE, {}
     after = after_start(seen.rate, seen.next_start, now)

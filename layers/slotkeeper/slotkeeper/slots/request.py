@@ -38,7 +38,7 @@ WhenBusy = Literal["wait", "skip"]
 
 
 class InvalidRequest(ValueError):
-    """A message that is not a valid request. The message states what is wrong and what was expected."""
+    """A message that is not a valid request. The message states the fault and the expected form."""
 
 
 class RequestTooLarge(InvalidRequest):

@@ -70,7 +70,7 @@ State = Literal[
 ]
 End = Literal["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"]
 ENDED_WITHOUT_START: tuple[State, ...] = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
-# What an operator has to look at.
+# Its message is for an operator.
 FAILURES: tuple[State, ...] = ("FAILED", "REJECTED", "TOO_LATE")
 # In one transaction, whose items may have 4 MB together (API Reference, TransactWriteItems): a row has up to 70 KB with
 # its body and a task token, and the process's item up to 400 KB.
@@ -106,7 +106,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class QueuedBody:
-    """What a dispatch reads of a row before it starts the request.
+    """The parts of a row that a dispatch reads before it starts the request.
 
     Attributes:
         text: the input of the execution.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Of 1 MB each: some 40,000 queued requests, or a thousand rows with a body of 10 KB.
 MAX_PAGES = 10
-# What a list shows. Without the body and the task token, which a reader of lists need not be permitted to read.
+# The attributes that a list shows: not the body and the task token, which a reader of lists need no permission for.
 LISTED = (
     "process_name, execution, #state, request_id, attempt, message_id, digest, priority, weight, skips, start_before, "
     "sent, place, placed, #open, granted, put_back, started, ended, failed, code, reason, cause, expires"
@@ -134,12 +134,12 @@ def _priority(text: str) -> Priority:
 
 @dataclass
 class Listed[T]:
-    """What a bounded read has found.
+    """The result of a bounded read.
 
     Attributes:
-        rows: what was read.
+        rows: those that were read.
         malformed: why rows could not be read.
-        is_cut: whether there is more than was read.
+        is_cut: whether more rows exist than were read.
     """
 
     rows: list[T] = field(default_factory=list)

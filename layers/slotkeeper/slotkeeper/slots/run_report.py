@@ -64,7 +64,7 @@ class QueueLength:
 
 @dataclass
 class RunReport:
-    """What a run found and did. `counts` has metric names as keys."""
+    """The findings and actions of a run. `counts` has metric names as keys."""
 
     counts: Counter[str] = field(default_factory=Counter)
     queues: dict[str, QueueLength] = field(default_factory=dict)  # by process, of those with queued requests

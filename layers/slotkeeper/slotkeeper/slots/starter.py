@@ -188,7 +188,7 @@ class Starter:
 
 
 def parse_bell(body: str) -> Bell:
-    """Parse the body of a message. Raises ValueError: what it is, and what was expected."""
+    """Parse the body of a message. Raises ValueError, with its kind and the expected form."""
     try:
         fields = json.loads(body)
         at = fields.get("at")

@@ -158,10 +158,10 @@ class Reserved:
 
 @dataclass
 class Settled:
-    """What came of the reservations.
+    """The results of the reservations.
 
     Attributes:
-        started: execution -> what was read of its row.
+        started: execution -> the parts read of its row.
         removed: whether one was removed together with its request, so that its slot is free for others.
         not_started: why some were put back; empty if none was.
         unsure: those of which it is not known whether they were started.

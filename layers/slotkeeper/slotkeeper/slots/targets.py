@@ -1,4 +1,4 @@
-"""Targets: what runs in a process's slots. A Glue job, by its name, or a state machine, by its ARN.
+"""Targets of processes, for the work in their slots. A Glue job, by its name, or a state machine, by its ARN.
 
 A state machine is a Standard one of the stack's account and Region. Step Functions knows its executions by name for 90
 days, so that a child execution, which has the name of its workflow execution, is found without a list. Executions of
@@ -31,7 +31,7 @@ def is_state_machine(target: str) -> bool:
 
 @dataclass(frozen=True)
 class TargetKind:
-    """What a target is, and what runs in the slots of its process.
+    """A kind of target, and of the work in the slots of its process.
 
     Attributes:
         noun: the target, in a sentence.
@@ -51,7 +51,7 @@ STATE_MACHINE = TargetKind("state machine", "child execution", "child", is_final
 
 
 def kind_of(target: str) -> TargetKind:
-    """What a target is. One of a process for leases alone counts as a Glue job."""
+    """The kind of a target. One of a process for leases alone counts as a Glue job."""
     return STATE_MACHINE if is_state_machine(target) else GLUE_JOB
 
 

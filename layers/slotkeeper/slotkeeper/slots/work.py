@@ -1,4 +1,4 @@
-"""What runs in slots: Glue runs and child executions. Finds, describes and stops either.
+"""The work in slots: Glue runs and child executions. Finds, describes and stops either.
 
 `Work` is one of them, and `WorkCheck` what one check has found of a holder's work: DeadHolders concludes from it,
 for both kinds of targets.
@@ -70,7 +70,7 @@ class Work:
         return self.status == "SUCCEEDED"
 
     def settles_at(self, settle_seconds: int) -> float:
-        """From when on its slot may be freed, epoch seconds: what an aborted child has started may outlive it."""
+        """From when on its slot may be freed, epoch seconds: work that an aborted child has started may outlive it."""
         if self.status in ("ABORTED", "TIMED_OUT"):
             return (self.stopped_at or 0) + settle_seconds
         return self.stopped_at or 0
@@ -94,7 +94,7 @@ class WorkCheck:
 
     @classmethod
     def child(cls, checked_at: float, child: Work | None) -> WorkCheck:
-        """What a description of the child execution shows, which was asked for after `checked_at`."""
+        """The state of the child execution by a description that was asked for after `checked_at`."""
         if child is None:
             return cls(checked_at)
         return cls(checked_at, () if child.is_closed else (child.id,), child, is_final=child.is_closed)
@@ -162,7 +162,7 @@ class JobRunSearch:
             self._reached = min(self._reached, max(started))
 
     def found(self, execution: str) -> WorkCheck:
-        """What the pages read so far show of an execution's runs."""
+        """An execution's runs in the pages read so far."""
         return WorkCheck(self.started_at, tuple(self.alive.get(execution, ())), self.newest.get(execution))
 
 

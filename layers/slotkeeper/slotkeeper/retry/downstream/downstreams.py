@@ -380,7 +380,7 @@ def names(policy: Policy, known: Iterable[str]) -> list[str]:
 
 
 def _expiry(health: Health) -> Item:
-    """What an operator has set never expires."""
+    """Settings of operators never expire."""
     if health.breaker.forced or health.concurrency.limit_set is not None:
         return {}
     return {"expires_at": {"N": str((int(time.time()) // DAY + KEPT_DAYS) * DAY)}}

@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 class Answer(StrEnum):
-    """What an attempt shows about the downstream. UNKNOWN: nothing, such as an error in the work's own code."""
+    """The evidence of an attempt about the downstream. UNKNOWN: nothing, such as an error in the work's own code."""
 
     SUCCEEDED = "SUCCEEDED"
     THROTTLED = "THROTTLED"
