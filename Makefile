@@ -160,7 +160,7 @@ work:  #+ Send the worker of local-up BODY, or the shipped work's sample request
 	@$(PYTHON) -m dev.emulator work -- "$$BODY"
 
 .PHONY: invoke
-invoke: setup-dev  #+ Call FUNCTION with EVENT on an embedded AWS; without EVENT, list the events
+invoke: setup-dev  #+ Call FUNCTION of local-up with EVENT; without EVENT, list the events
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
 
 ##@ Develop

@@ -29,7 +29,7 @@ FIRST = (
     "tests/deployed/test_deployments.py",
     "tests/template/roles/",
     "tests/deployed/test_local_up.py",
-    "tests/deployed/runtime/",
+    "tests/deployed/test_sample_events.py",
     "tests/deployed/test_dynamodb_local.py",
 )
 # Modules of tests/deployed that need no deployment, or have an engine of their own.
@@ -48,6 +48,7 @@ ALONE = (
     "test_programs_only",
     "test_rate_benchmark",
     "test_run_judgement",
+    "test_sample_events",
     "test_scenario_runner",
     "test_tables_benchmark",
     "test_whole_run",

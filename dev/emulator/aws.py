@@ -214,6 +214,7 @@ class EmbeddedAws:
             "secret_access_key": ACCESS_KEY,
             "container_host": self.container_host,
             "outputs": self.outputs,
+            "sources": deployment.digest_of_sources(),  # `make invoke` deploys again if they have changed
         }
         if self.chat_service:
             account = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}

@@ -82,7 +82,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
     default = template == TEMPLATE
     build_dir = BUILD_DIR if default else folder / "sam"
     sources = build_dir / "sources.sha256"
-    digest = _digest_of_sources() if default else ""
+    digest = digest_of_sources() if default else ""
 
     def is_current() -> bool:
         return default and sources.exists() and sources.read_text() == digest
@@ -103,7 +103,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
         yield build_dir
 
 
-def _digest_of_sources() -> str:
+def digest_of_sources() -> str:
     """The digest of the files that `sam build` reads, and of the versions of the programs that it runs."""
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
     digest = hashlib.sha256(json.dumps(versions).encode())

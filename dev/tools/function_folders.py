@@ -2,7 +2,7 @@
 
 functions/<name>/app.py         deployed with everything next to it
 functions/<name>/src/app.py     deployed with everything in `src`. Next to `src`, functions/<name> has its own
-                                events/, tests/, sample.py and event_setup.py, each if it needs one
+                                events/, tests/ and sample.py, each if it needs one
 """
 
 from __future__ import annotations

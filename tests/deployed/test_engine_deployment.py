@@ -32,7 +32,8 @@ def test_a_deployment_writes_its_outputs_and_a_failed_one_states_the_reason(tmp_
         outputs = aws.deploy({"Retention": "120"}, template=template)
         written = json.loads((aws.state_dir / "outputs.json").read_text())
         keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1", "container_host": ""}
-        assert written == keys | {"endpoint": aws.endpoint, "outputs": outputs}
+        sources = deployment.digest_of_sources()
+        assert written == keys | {"endpoint": aws.endpoint, "outputs": outputs, "sources": sources}
         attributes = aws.client("sqs").get_queue_attributes(QueueUrl=outputs["QueueUrl"], AttributeNames=["All"])
         assert attributes["Attributes"]["MessageRetentionPeriod"] == "120"
         with pytest.raises(DeploymentError, match=r"Queue: \w+FAILED: .*MessageRetentionPeriod"):

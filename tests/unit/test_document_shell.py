@@ -28,7 +28,7 @@ from botocore.validate import validate_parameters
 from dev.emulator.deployment import check_names
 from dev.tools.function_folders import code_folders
 from dev.tools.gradual import TYPES
-from dev.tools.invoke.function_stack import events_of
+from dev.tools.invoke import events_of
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_variables import shell_lines, variable_name
 from tests.template.parsing import parsed_template

@@ -1,1 +1,0 @@
-"""`make invoke`: call a function with a sample event, on an embedded AWS."""
