@@ -1,4 +1,4 @@
-"""One small account in moto, for tests of one thread. tests/deployed/races has the races."""
+"""One small account in moto, for tests of one thread."""
 
 from __future__ import annotations
 

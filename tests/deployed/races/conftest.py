@@ -12,7 +12,7 @@ import pytest
 
 from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from tests.deployed.races.lease_races import LeaseCrowd
+from tests.deployed.races.lease_race import LeaseCrowd
 from tests.deployed.races.shared_token import TABLE, TokenSharers
 from tests.simulation.account.tables import create_table
 
@@ -46,4 +46,4 @@ def service() -> Iterator[ChatService]:
 
 @pytest.fixture
 def sharing(dynamodb_local: DynamoDbLocal, service: ChatService) -> TokenSharers:
-    return TokenSharers(dynamodb_local.client(connections=100), service)
+    return TokenSharers(dynamodb_local.endpoint, service)

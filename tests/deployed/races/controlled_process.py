@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from typing import Any, Self
@@ -47,26 +46,12 @@ class ControlledProcess:
         self._process.stdin.write(json.dumps(value).encode() + b"\n")
         self._process.stdin.flush()
 
-    def resume(self) -> None:
-        """Start its work, or continue after its breakpoint."""
-        self.send(None)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def freeze(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
-
-    def thaw(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self._process.kill()
+        self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -7,24 +7,36 @@ its leases, so that a late call of an earlier lease meets the next one: random n
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
+import sys
 import time
+import traceback
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.slots import grants, lease_protocol, process, rate
+from dev.emulator.local_clients import local_client
+from slotkeeper.slots import grants, lease_protocol
 from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
 from slotkeeper.slots.process import Process
-from tests.deployed.races.client_threads import Change, changed, run_clients, serve
+from tests.deployed.races.controlled_process import receive_line, send_line
 from tests.deployed.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
+from tests.deployed.races.shared_token import errors_of
+from tests.simulation.account.boundary import lose_answers
 
+Change = tuple[str, str, str]  # a constant of a module of MODULES, a part of it, and the replacement
+
+PROCESS = "p"
+MODULES = {"OWN_LEASE": lease_protocol, "ONLY_LATER": lease_protocol, "EXPIRE_CONDITION": grants}
+LOST = 0.04  # the share of UpdateItem's answers that is lost
 RATE = 200  # race seconds per second
 LENGTHS = (4.0, 30.0)  # race seconds of a lease
 
@@ -39,15 +51,11 @@ class LeaseOrders:
     """One race: it ends when `until` (monotonic clock) has passed and each thread has made `min_cycles`."""
 
     table: str
-    process: str
     heaviest: int
     until: float
     min_cycles: int
     history: str
     changes: list[Change]
-    skew: int  # instead of CLOCK_SKEW_SECONDS
-    grant_changes: list[Change] = field(default_factory=list)  # of the module that removes expired leases
-    pace_changes: list[Change] = field(default_factory=list)
 
 
 class _Steps(LeaseSteps):
@@ -75,7 +83,6 @@ class Caller:
         self.history = LeaseHistory()
         self.cycles = 0
         self._orders, self._number = orders, number
-        self._process = orders.process
         self._steps = _Steps(dynamodb, orders.table, self.history)
         self._random = random.Random(number)  # noqa: S311
         self._error = self._random.uniform(-MAX_ERROR, MAX_ERROR)
@@ -99,20 +106,17 @@ class Caller:
         ends, until = self._until()
         term = LeaseTerm(until, uuid.uuid4().hex)
         weight = self._random.randint(1, self._orders.heaviest)
-        asked, began = 0.0, true_time()
 
         def take() -> Any:
-            nonlocal asked
-            asked = true_time()
             self._steps.now = self._clock()
-            return self._steps.take(self._process, self._name, weight, term, self._steps.now)
+            return self._steps.take(PROCESS, self._name, weight, term, self._steps.now)
 
         answer, _ = self._repeat(take)
         if not isinstance(answer, Taken):
             self.history.refusals += 1
             self._pause(2)
             return
-        lease = LeaseRecord(term.code, weight, asked, true_time(), ends, began=began)
+        lease = LeaseRecord(term.code, weight, true_time(), ends)
         self.history.leases.append(lease)
         if self._earlier and self._random.random() < 0.5:
             self._late_release(self._earlier)
@@ -131,23 +135,22 @@ class Caller:
             before = term
             ends, until = self._until()
             term = LeaseTerm(until, term.code)
-            held, _ = self._repeat(lambda term=term: self._steps.extend(self._process, self._name, term))
+            held, _ = self._repeat(lambda term=term: self._steps.extend(PROCESS, self._name, term))
             if not held:
                 break
             lease.ends = max(lease.ends, ends)
             if self._random.random() < 0.5:  # an extension arrives again, late
-                self._steps_late(lambda before=before: self._steps.extend(self._process, self._name, before))
+                self._steps_late(lambda before=before: self._steps.extend(PROCESS, self._name, before))
         return term
 
     def _release(self, lease: LeaseRecord) -> None:
         lease.left = true_time()
-        lease.released, lost = self._repeat(lambda: self._steps.release(self._process, self._name, lease.code))
+        lease.released, lost = self._repeat(lambda: self._steps.release(PROCESS, self._name, lease.code))
         lease.may_have_released = lost > 0
-        lease.answered = true_time()
 
     def _late_release(self, code: str) -> None:
         """The release of an earlier lease arrives again, when its caller already has the next one."""
-        if self._steps_late(lambda: self._steps.release(self._process, self._name, code)):
+        if self._steps_late(lambda: self._steps.release(PROCESS, self._name, code)):
             self.history.faults.append(f"a late release of an earlier lease of {self._name} had an effect")
 
     def _steps_late(self, call: Callable[[], bool]) -> bool:
@@ -171,21 +174,36 @@ class Caller:
                 self.history.lost_answers += 1
 
 
-def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
-    orders = LeaseOrders(**given)
-    callers = [Caller(dynamodb, orders, number) for number in numbers]
-    with (
-        changed(process, CLOCK_SKEW_SECONDS=orders.skew),
-        changed(lease_protocol, orders.changes),
-        changed(grants, orders.grant_changes),
-        changed(rate, orders.pace_changes),
-    ):
-        run_clients(
-            [caller.run for caller in callers],
-            lambda: save((caller.history for caller in callers), Path(orders.history)),
-        )
+@contextmanager
+def changed(changes: Iterable[Change]) -> Iterator[None]:
+    """Replace parts of modules' constants for one race."""
+    before = {constant: getattr(module, constant) for constant, module in MODULES.items()}
+    try:
+        for constant, old, new in changes:
+            assert old in before[constant], f"{old!r} is not in {constant}"
+            setattr(MODULES[constant], constant, before[constant].replace(old, new))
+        yield
+    finally:
+        for constant, value in before.items():
+            setattr(MODULES[constant], constant, value)
+
+
+def main() -> None:
+    """The process: it runs race after race, and answers the errors of its threads."""
+    endpoint, number, threads = json.loads(sys.argv[1])
+    dynamodb = local_client("dynamodb", endpoint, connections=threads)
+    chance = random.Random(number)  # noqa: S311
+    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
+    send_line("ready")
+    while True:
+        orders = LeaseOrders(**receive_line())
+        callers = [Caller(dynamodb, orders, number * threads + thread) for thread in range(threads)]
+        with changed(orders.changes):
+            errors = errors_of([caller.run for caller in callers])
+        save((caller.history for caller in callers), Path(orders.history))
+        send_line(["".join(traceback.format_exception(error)) for error in errors if error])
 
 
 if __name__ == "__main__":
     logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
-    serve(_race)
+    main()

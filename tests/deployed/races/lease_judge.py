@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from dev.judge.slot_item import Item, Writer, wrong_item, wrong_step
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.rate import Rate
 
 MAX_FAULTS_SHOWN = 20
 MAX_ERROR = CLOCK_SKEW_SECONDS / 2 - 0.1  # of a clock; two clocks differ by less than the skew
@@ -24,21 +23,17 @@ class LeaseRecord:
     """One lease as its holder knows it. `ends`: its end by true time.
 
     Args:
-        asked, granted: when its last call began and was answered. `began`: when its first one did.
+        granted, left: when its last call was answered, and when the release was called.
         released: the answer of the release, None if the holder died. `may_have_released`: an answer was lost.
-        left, answered: when the release was called and answered.
     """
 
     code: str
     weight: int
-    asked: float
     granted: float
     ends: float
     left: float = 0.0
-    answered: float = 0.0
     released: bool | None = None
     may_have_released: bool = False
-    began: float = 0.0
 
 
 @dataclass
@@ -79,11 +74,12 @@ class LeaseFigures(NamedTuple):
 class LeaseJudge:
     """Takes every item of a race, oldest first, then concludes. `faults` contains sentences."""
 
-    def __init__(self, histories: Iterable[LeaseHistory], rate: Rate | None = None) -> None:
+    figures: LeaseFigures
+
+    def __init__(self, histories: Iterable[LeaseHistory]) -> None:
         self.faults: list[str] = []
         self.curve: list[tuple[int, int]] = []  # the sum of weights and the limit after each write
         self._last: Item | None = None
-        self._rate = rate
         self._histories = list(histories)
         self._leases = {lease.code: lease for history in self._histories for lease in history.leases}
         self.faults += [fault for history in self._histories for fault in history.faults]
@@ -119,15 +115,13 @@ class LeaseJudge:
             return None
         return Writer("", self._removers[removed])
 
-    def conclude(self) -> LeaseFigures:
+    def conclude(self) -> None:
         if unknown := self._leases.keys() - self._written:
             self.faults.append(f"{len(unknown)} grants are in no write")
         limit, most = self._last.limit if self._last else 0, self._most_in_blocks()
         if most > limit:
             self.faults.append(f"blocks of {most} ran at the same time within their leases, the limit {limit}")
-        if self._rate:
-            self._judge_starts(self._rate)
-        return LeaseFigures(
+        self.figures = LeaseFigures(
             len(self.curve),
             len(self._leases),
             sum(history.refusals for history in self._histories),
@@ -138,16 +132,6 @@ class LeaseJudge:
             max((in_use for in_use, _ in self.curve), default=0),
             most,
         )
-
-    def _judge_starts(self, rate: Rate) -> None:
-        """S11 in any time, from a call to an answer, and by clocks that differ."""
-        for began in (lease.began for lease in self._leases.values()):
-            starts = sorted(each.granted for each in self._leases.values() if each.began >= began)
-            for count, end in enumerate(starts, 1):
-                allowed = rate.burst + (end - began + 2 * MAX_ERROR) * 1000 / rate.interval
-                if count > allowed:
-                    self.faults.append(f"{count} leases began within {end - began:.1f} s")
-                    return
 
     def _most_in_blocks(self) -> int:
         """The largest weight of the blocks that ran at one instant, each until it was left or its lease ended."""

@@ -1,4 +1,4 @@
-"""The steps of janitor, operators and workflow on a process's item. tests/deployed/races has their races."""
+"""The steps of janitor, operators and workflow on a process's item."""
 
 from __future__ import annotations
 

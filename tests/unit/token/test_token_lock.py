@@ -1,4 +1,4 @@
-"""Instances that share one token, one after the other. tests/deployed/races tests concurrent ones."""
+"""Instances that share one token, one after the other. tests/deployed/races has a hundred at the same time."""
 
 from __future__ import annotations
 
