@@ -200,17 +200,13 @@ words: setup-dev  #+ List words that the project decided against (dev/words.toml
 jsonata: setup-dev  #+ Compare the workflow's expressions with JSONata 2.0.6 itself, which Step Functions documents
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.workflow.reference
 
-.PHONY: merged
-merged: setup-dev
-	@$(PYTHON) -m dev.tools.merged build/merged/template.json
-
 .PHONY: lint-template
-lint-template: merged
-	@cfn-lint build/merged/template.json examples/*/template.yaml
+lint-template: setup-dev
+	@cfn-lint template.yaml examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 
 .PHONY: lint-security
-lint-security: merged
+lint-security: setup-dev
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
 

@@ -145,6 +145,6 @@ def test_package_stack_and_changelog_have_the_version_of_the_layer() -> None:
     newest = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "slotkeeper.__version__"}
-    assert f"SlotkeeperVersion: {{Value: {__version__}," in template
+    assert re.search(rf"^  SlotkeeperVersion:\n.*\n    Value: {re.escape(__version__)}$", template, re.MULTILINE)
     assert newest
     assert newest[1] == __version__

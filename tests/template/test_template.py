@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from dev.tools import bootstrap, merged
+from dev.tools import bootstrap
 from slotkeeper.slots.closed_executions import MAX_WAIT_SECONDS
 from slotkeeper.slots.dispatch import RESERVE_SECONDS
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
@@ -252,9 +253,16 @@ def test_the_tests_run_with_the_layers_pins() -> None:
     assert pins("layers/slotkeeper/requirements.txt") <= pins("requirements/local.txt")
 
 
-def test_cloudformation_receives_no_yaml_merge(tmp_path: Path) -> None:
-    """CloudFormation does not support them. The linters read the same file."""
-    merged.main(tmp_path / "template.json")
-    assert '"<<"' not in (tmp_path / "template.json").read_text()
-    makefile = (ROOT / "Makefile").read_text()
-    assert "cfn-lint build/merged/template.json" in makefile
+def test_any_linter_and_editor_reads_the_template() -> None:
+    """CloudFormation supports neither YAML merges nor aliases."""
+    tokens = yaml.scan((ROOT / "template.yaml").read_text(), yaml.CSafeLoader)
+    assert not [each for each in tokens if isinstance(each, yaml.AnchorToken | yaml.AliasToken)]
+
+
+def test_the_map_at_the_top_lists_the_sections_in_their_order() -> None:
+    text = (ROOT / "template.yaml").read_text()
+    flow, mapped = "", []
+    for entry in re.findall(r"^#   ([a-z]+:| ) +(.+)$", text, re.MULTILINE):
+        flow = entry[0].strip() or flow
+        mapped.append(f"{flow} {entry[1]}")
+    assert mapped == re.findall(r"^  # -{8,} (.+)$", text, re.MULTILINE)

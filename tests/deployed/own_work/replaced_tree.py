@@ -44,8 +44,12 @@ def test_a_name_is_greeted() -> None:
 VARIABLES = """          GREETINGS: Hello
 """
 PERMISSIONS = """        - PolicyName: work
-          PolicyDocument: {Version: "2012-10-17", Statement: [
-            {Effect: Allow, Action: "s3:GetObject", Resource: !Sub "${DataBucket.Arn}/names/*"}]}
+          PolicyDocument:
+            Version: "2012-10-17"
+            Statement:
+              - Effect: Allow
+                Action: "s3:GetObject"
+                Resource: !Sub "${DataBucket.Arn}/names/*"
 """
 # What the page names: the blocks of the template, from the first line of a comment to this one.
 BLOCK = re.compile(r"^ *# The shipped work's .*?# End of the shipped work\.\n", re.MULTILINE | re.DOTALL)
