@@ -15,7 +15,7 @@ from tests.template.roles import needs
 from tests.template.roles.cases import message, put
 from tests.template.roles.evidence import stack
 from tests.template.roles.policies import Grant, Need, grants
-from tests.template.roles.recording import Call, Case, Recorded, recorder, run_case
+from tests.template.roles.recording import Call, Case, Recorded, recorder
 from tests.template.roles.sites import reachable
 
 INPUT = "work/input/orders.jsonl"
@@ -56,7 +56,7 @@ def _calls() -> list[Call]:
     with recorder(stack("default")) as running, Listener() as api:
         running.functions.code["worker"] = code_folders()["worker"]
         for case in _cases():
-            run_case(running, case, api, faults=True)
+            running.run(case, api)
     return [call for call in running.calls["WorkerFunction"] if call.service == "s3"]
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import boto3
 
 from tests.http_servers import Listener
 from tests.template.roles import cases, needs, workflow_calls
 from tests.template.roles.policies import Need
-from tests.template.roles.recording import Call, Recorded, recorder, run_case
+from tests.template.roles.recording import Call, Recorded, recorder
 from tests.template.roles.resolved_template import CHATBOT, ROOT, WORKER, Stack
 
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
@@ -67,37 +66,13 @@ def callers(made: Stack) -> list[str]:
 def calls(variant: str) -> dict[str, list[Call]]:
     """One call of each kind of every function, the workflow and the sample job, by logical id."""
     made = stack(variant)
-    recorded = {each: _recorded(_first_like(variant, each), each) for each in made.of_type("AWS::Lambda::Function")}
-    recorded["Workflow"] = list(workflow_calls.calls(made, *_work(made)))
-    return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
-
-
-def _work(made: Stack) -> tuple[list[str], list[str], list[str]]:
-    return jobs(made), machines(made), callers(made)
-
-
-def _first_like(variant: str, function: str, *, by_work: bool = True) -> str:
-    """The first variant in which a function has the same environment, and the same work if that changes its calls."""
-
-    def seen_by_the_function(made: Stack) -> Any:
-        environment = made.environment(function)
-        return environment, _work(made) if by_work and "SLOT_TABLE_NAME" in environment else ()
-
-    own = seen_by_the_function(stack(variant))
-    with_it = [each for each in VARIANTS if function in stack(each).resources]
-    return next(each for each in with_it if seen_by_the_function(stack(each)) == own)
-
-
-@cache
-def _recorded(variant: str, function: str) -> list[Call]:
-    made = stack(variant)
-    # Other work changes the names in calls; no fault changes its call sites.
-    faults = variant == _first_like(variant, function, by_work=False)
+    work = jobs(made), machines(made), callers(made)
     with recorder(made) as running, Listener() as api:
-        for case in cases.of_stack(made, *_work(made), api):
-            if case.function == function:
-                run_case(running, case, api, faults)
-    return _one_of_each(running.calls[function])
+        for case in cases.of_stack(made, *work, api):
+            running.run(case, api)
+    recorded = {function: _one_of_each(each) for function, each in running.calls.items()}
+    recorded["Workflow"] = list(workflow_calls.calls(made, *work))
+    return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
 
 
 def _sample_job_calls(made: Stack) -> list[Call]:

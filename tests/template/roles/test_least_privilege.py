@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import boto3
 import pytest
 
@@ -63,57 +61,9 @@ def test_every_call_that_takes_a_key_gives_the_customers_key() -> None:
     assert given["CreateSchedule", "KmsKeyArn"] == KEY_ARN
 
 
-# Patterns for resources whose names are created later, as narrow as the names allow: (pattern, action) -> roles.
-PATTERNS = {
-    # An execution is named after its request.
-    ("execution:workflow:*", "states:DescribeExecution"): "Starter, Janitor, Ending",
-    # Any state machine may wait for an answer, unless CallerStateMachineArns names them.
-    ("stateMachine:*", "states:SendTaskHeartbeat"): "Workflow",
-    **{("stateMachine:*", f"states:SendTask{each}"): "Janitor, Ending" for each in ("Success", "Failure")},
-    # A child is named after its request.
-    **{
-        (f"execution:{machine}:*", f"states:{each}Execution"): "Workflow, Janitor, Ending"
-        for machine in ("child", "second", "third")
-        for each in ("Describe", "Stop")
-    },
-    # A request names input and output.
-    **{("DataBucket/*", f"s3:{each}Object"): "SampleJob" for each in ("Get", "Put")},
-    # `sam deploy` creates the bucket and names the script.
-    ("aws-sam-cli-managed-default-samclisourcebucket-*/*", "s3:GetObject"): "SampleJob",
-    # Glue creates its log groups itself.
-    **{
-        ("log-group:/aws-glue/*", f"logs:{each}"): "SampleJob"
-        for each in ("CreateLogGroup", "CreateLogStream", "PutLogEvents")
-    },
-    # A schedule is named after its attempt.
-    **{("schedule/RetryScheduleGroup/*", f"scheduler:{each}Schedule"): "Worker" for each in ("Create", "Get")},
-}
-
-
-def _patterns(variant: str) -> Iterator[tuple[tuple[str, str], str]]:
-    """(pattern, action), role; without log groups, whose ARNs end in an asterisk for their streams."""
-    for role in _roles(variant):
-        for grant in grants(stack(variant), role):
-            name = grant.resource.split(":", 5)[-1]
-            if "*" in name and grant.resource not in (EVERYTHING, *map(stack(variant).arn, _log_groups(variant))):
-                yield (name, grant.action), role.removesuffix("Role")
-
-
-def _log_groups(variant: str) -> list[str]:
-    return list(stack(variant).of_type("AWS::Logs::LogGroup"))
-
-
 @each_variant
-def test_a_resource_with_a_name_is_granted_by_its_name(variant: str) -> None:
+def test_only_an_action_without_resources_is_granted_on_all(variant: str) -> None:
+    """Narrower patterns are on docs/permissions.md, which lists every grant (test_permissions_page.py)."""
     for role in _roles(variant):
         for grant in grants(stack(variant), role):
-            named = grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE
-            assert named, f"{grant}: the action supports ARNs"
-    for pattern, role in _patterns(variant):
-        listed = role in PATTERNS.get(pattern, "").split(", ")
-        assert listed, f"{role}, {pattern}: name the resource, or extend PATTERNS"
-
-
-def test_every_listed_pattern_exists() -> None:
-    matched = {each for variant in ("default", "state machines") for each in _patterns(variant)}
-    assert matched == {(pattern, role) for pattern, roles in PATTERNS.items() for role in roles.split(", ")}
+            assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: it supports ARNs"

@@ -1,20 +1,16 @@
-"""The calls of the workflow's states on every path: the operation from Resource, the parameters from Arguments."""
+"""The calls of the workflow's states: the operation from Resource, the parameters from Arguments."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
-
-import pytest
 
 from tests.template.roles.recording import Call, Site
 from tests.template.roles.resolved_template import ROOT, Stack
-from tests.workflow import interpreter
 from tests.workflow.definition import FILE, states
-from tests.workflow.walks import MACHINE, TOKEN, Scenario, walks
+from tests.workflow.interpreter import ME, evaluate
 
 # Step Functions guide, "IAM policies for integrated services", AWS Glue, and "IAM policies for calling Step Functions
 # workflows": the calls of Run a Job (.sync) after the start. On an abort Step Functions stops the run or the child.
@@ -23,17 +19,19 @@ WITH_SYNC = {
     "StartJobRun": ("GetJobRun", "GetJobRuns", "BatchStopJobRun"),
     "StartExecution": ("DescribeExecution", "StopExecution"),
 }
+TOKEN = "the task token"
 
 
 def calls(stack: Stack, jobs: list[str], machines: list[str], callers: list[str]) -> Iterator[Call]:
-    """One call for each state and each set of arguments.
+    """The calls of each task, for each job, state machine and caller.
 
     Args:
         machines: ARNs of the state machines that processes run.
         callers: ARNs of state machines whose tasks wait for answers.
     """
     substitutes = stack.properties("Workflow")["DefinitionSubstitutions"]
-    for state, arguments in sorted(_evaluated()):
+    for state in (name for name, fields in states().items() if fields["Type"] == "Task"):
+        arguments = json.dumps(_evaluated(state))
         given = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: str(substitutes[match[1]]), arguments))
         service, operation, more = _integration(states()[state]["Resource"])
         site = Site(str(FILE.relative_to(ROOT)), state)
@@ -44,14 +42,14 @@ def calls(stack: Stack, jobs: list[str], machines: list[str], callers: list[str]
 def _actual(
     given: dict[str, Any], jobs: list[str], machines: list[str], callers: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """The parameters with the names of the stack. The paths run one job and one state machine, and have one caller."""
+    """The parameters with the names of the stack."""
     if "JobName" in given:
         yield from (given | {"JobName": job} for job in jobs)
     elif given.get("TaskToken") == TOKEN:
         yield from (given | {"StateMachineArn": caller} for caller in callers)
     elif {"StateMachineArn", "ExecutionArn"} & given.keys():
         for machine in machines:
-            execution = f"{machine.replace(':stateMachine:', ':execution:')}:{interpreter.ME}"
+            execution = f"{machine.replace(':stateMachine:', ':execution:')}:{ME}"
             yield given | {"StateMachineArn": machine, "ExecutionArn": execution}
     else:
         yield given
@@ -66,24 +64,10 @@ def _integration(resource: str) -> tuple[str, str, tuple[str, ...]]:
     return service, operation, WITH_SYNC[operation] if pattern else ()
 
 
-@cache
-def _evaluated() -> set[tuple[str, str]]:
-    """(state, its evaluated arguments as JSON) of every path."""
-    asked: set[tuple[str, str]] = set()
-    names = {id(state): name for name, state in interpreter.STATES.items()}
-    value_of = interpreter.State.value
-
-    def noting(self: interpreter.State, field: str, *given: Any) -> Any:
-        value = value_of(self, field, *given)
-        if field == "Arguments":
-            asked.add((names[id(self)], json.dumps(value)))
-        return value
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter.State, "value", noting)
-        for target, waits, rounds in (("job", False, 1), (MACHINE, False, 1), ("job", True, 2)):
-            assert list(walks(Scenario(0, target, waits, rounds)))
-    tasks = {name for name, state in states().items() if "Arguments" in state}
-    missing = tasks - {name for name, _ in asked}
-    assert not missing, f"no path contains {', '.join(sorted(missing))}"
-    return asked
+def _evaluated(state: str) -> Any:
+    """The arguments of a state. Only resources matter, and none of them depends on the path to the state."""
+    context = {"Execution": {"Name": ME, "Id": "arn:p-1", "Input": {"process": "p"}, "RedriveCount": 0}}
+    context["State"] = {"EnteredTime": "2026-01-01T00:00:00.000Z"}
+    known = {"target": "j", "task_token": TOKEN, "run_id": "jr_1", "next_page": "", "timeout_minutes": 60}
+    known |= {"run_state": "FAILED", "failure": {"error": "E", "cause": "C"}, "caller": "NONE", "answer": ""}
+    return evaluate(states()[state]["Arguments"], {"context": context}, known)
