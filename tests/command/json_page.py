@@ -58,28 +58,32 @@ def _is(named: str, key: str) -> bool:
 def sections() -> dict[str, Section]:
     """The sections of the page, by the names of commands and shapes."""
     found: dict[str, Section] = {}
-    for text in re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
-        title, _, body = text.partition("\n")
-        also = " ".join(re.findall(r"^Also (.*)", body, re.MULTILINE))
-        section = Section((title.strip(), *re.findall("`([^`]+)`", also)), dict(_rows(body)))
-        found |= dict.fromkeys(section.names, section)
+    section = Section((), {})
+    for line in "\n".join(re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)).splitlines():
+        if line and not line.startswith(" "):
+            section = Section(tuple(line.split(", ")), {})
+            found |= dict.fromkeys(section.names, section)
+        elif line:
+            section.rows.update(_rows(line))
     return found
 
 
-def _rows(body: str) -> Iterator[tuple[Path_, Row]]:
-    for keys, kinds in re.findall(r"^\| (`.*?) \| (.*?) \|", body, re.MULTILINE):
-        row, before = _row(kinds), ""
-        for key in re.findall("`([^`]+)`", keys):
-            before = before.rpartition(".")[0] + key if key.startswith(".") else key
-            yield tuple(part for each in before.split(".") for part in re.findall(r"\[\]|[^\[]+", each)), row
+def _rows(line: str) -> Iterator[tuple[Path_, Row]]:
+    """The keys of a line, such as `queue.first .next: queued?`."""
+    keys, _, kind = line.partition(": ")
+    row, before = _row(kind.strip()), ""
+    for key in keys.split():
+        before = before.rpartition(".")[0] + key if key.startswith(".") else key
+        yield tuple(part for each in before.split(".") for part in re.findall(r"\[\]|[^\[]+", each)), row
 
 
 def _row(text: str) -> Row:
-    shape = "".join(re.findall(r"\[(\w+)\]\(#", text))
-    kinds = set(re.sub(r"list of.*", "list", text).replace("time", "text").replace("number", "number integer").split())
-    kinds |= {"object"} if shape and "list of" not in text else set()
-    of = text.partition("list of ")[2]
-    return Row(frozenset(kinds), frozenset({"object"} if shape else set(of.split()[:1])), shape)
+    kind, is_list = text.strip("[]?"), text.startswith("[")
+    of = {"time": {"text"}, "number": {"number", "integer"}}.get(kind, {kind})
+    shape = "" if of & {*_KINDS.values(), "any"} else kind
+    of = {"object"} if shape else of
+    null = {"null"} if text.endswith("?") else set[str]()
+    return Row(frozenset(({"list"} if is_list else of) | null), frozenset(of), shape)
 
 
 def unprinted(name: str, answers: Sequence[Any]) -> list[str]:
