@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from slotkeeper.aws.dynamodb import MalformedAttribute
 from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.plan import Behind, Blocked, Starting, plan
+from slotkeeper.slots.plan import Behind, Blocked, Plan, Starting, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper.slots.request_table import place_of
-from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow, read_queued_row
 from slotkeeper_cli.conditions import (
     CAN_START,
     LEASES_ONLY,
@@ -24,7 +27,7 @@ from slotkeeper_cli.conditions import (
     malformed_process,
 )
 from slotkeeper_cli.expected_start import expected_starts, slot_seconds
-from slotkeeper_cli.formatting import duration, iso, local_time, seconds
+from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 
 if TYPE_CHECKING:
     from slotkeeper_cli.account import Account
@@ -36,32 +39,57 @@ _NEW = ""  # the execution of a request or lease that does not exist yet
 _LAST = "9"  # sorts behind each place
 
 
+@dataclass(frozen=True)
 class ProcessQueue:
-    """The queue of a process, of which `plan` decides.
+    """A process and its queue, which was read after it, and of which `plan` decides.
 
     Attributes:
-        requests: in their order, as JSON shows them. `position`: 1 starts next; None: a slot is reserved for it, it
-            leaves the queue, or it is above the limit. `reasons`: of one that an earlier request keeps back also the
-            reason of that one.
-        is_cut: whether there are more than were read.
-        malformed: why rows could not be read.
+        process: None if there is none of this name.
+        listed: the queued requests, in their order.
+        now: when they were read, in seconds since the epoch.
     """
 
-    def __init__(self, process: Process | MalformedProcess, listed: Listed[QueuedRow], now: float) -> None:
-        self.process, self.now = process, now
-        self.is_cut, self.malformed = listed.is_cut, listed.malformed
-        self._listed = listed
-        self.requests = self._explained()
+    name: str
+    process: Process | MalformedProcess | None
+    listed: Listed[QueuedRow]
+    now: float
 
     @property
-    def name(self) -> str:
-        """The name of the process."""
-        return self.process.name if isinstance(self.process, Process) else self.process.process
+    def rows(self) -> list[QueuedRow]:
+        """The queued requests, in their order."""
+        return self.listed.rows
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more than were read."""
+        return self.listed.is_cut
 
     @property
     def number(self) -> str:
         """The number of requests as text; `more than N` if not all were read."""
-        return f"more than {len(self._listed.rows):,}" if self.is_cut else f"{len(self._listed.rows):,}"
+        return f"more than {len(self.rows):,}" if self.is_cut else f"{len(self.rows):,}"
+
+    @property
+    def oldest(self) -> float | None:
+        """When the first request was sent, in seconds since the epoch; None if the queue is empty."""
+        return min((row.sent for row in self.rows), default=None)
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """What a dispatch would do; None of a process that is malformed or runs no requests, and without requests."""
+        if not (self.rows and isinstance(self.process, Process) and self.process.target != NO_TARGET):
+            return None
+        # No reservation is old enough here: only a dispatch starts again what a dead one has left.
+        return plan(self.process, [row.queued for row in self.rows], self.now, age=math.inf)
+
+    @cached_property
+    def requests(self) -> list[dict[str, Any]]:
+        """The queued requests, in their order, as JSON shows them.
+
+        `position`: 1 starts next; None: a slot is reserved for it, it leaves the queue, or it is above the limit.
+        `reasons`: of one that an earlier request keeps back also the reason of that one.
+        """
+        return self._explained()
 
     def find(self, execution: str = _NEW) -> dict[str, Any] | None:
         """A queued request, or the one that was added; None if it is not among those that were read."""
@@ -79,10 +107,10 @@ class ProcessQueue:
             process = replace(process, target="")  # it runs no request, but leases
         return self._with(process, _LAST)
 
-    def _with(self, process: Process | MalformedProcess, place: str) -> ProcessQueue:
+    def _with(self, process: Process | MalformedProcess | None, place: str) -> ProcessQueue:
         new = QueuedRow(Queued(_NEW, place), "", DEFAULT_PRIORITY, self.now)
-        rows = sorted([*self._listed.rows, new], key=lambda row: row.queued.place)
-        return ProcessQueue(process, replace(self._listed, rows=rows), self.now)
+        rows = sorted([*self.rows, new], key=lambda row: row.queued.place)
+        return replace(self, process=process, listed=replace(self.listed, rows=rows))
 
     def expected_starts(self, ended: Iterable[RequestRow]) -> dict[str, dict[str, Any]]:
         """When requests are expected to start, by execution, of those that nothing but time keeps from starting.
@@ -90,9 +118,9 @@ class ProcessQueue:
         Args:
             ended: recent requests of the process.
         """
-        if isinstance(self.process, MalformedProcess):
+        if not isinstance(self.process, Process):
             return {}
-        starts = expected_starts(self.process, self._listed.rows, slot_seconds(ended), self.now)
+        starts = expected_starts(self.process, self.rows, slot_seconds(ended), self.now)
         return {
             each["execution"]: starts[each["execution"]]
             for each in self.requests
@@ -102,15 +130,14 @@ class ProcessQueue:
     def _explained(self) -> list[dict[str, Any]]:
         if isinstance(self.process, MalformedProcess):
             every = (malformed_process(self.process),)
-            return [self._request(row, number, every) for number, row in enumerate(self._listed.rows, 1)]
-        if self.process.target == NO_TARGET:
-            return [self._request(row, None, (LEASES_ONLY,)) for row in self._listed.rows]
-        # No reservation is old enough here: only a dispatch starts again what a dead one has left.
-        planned = plan(self.process, [row.queued for row in self._listed.rows], self.now, age=math.inf)
-        ids = {row.queued.execution: row.request_id for row in self._listed.rows}
+            return [self._request(row, number, every) for number, row in enumerate(self.rows, 1)]
+        planned = self.plan
+        if self.process is None or planned is None:
+            return [self._request(row, None, (LEASES_ONLY,)) for row in self.rows]
+        ids = {row.queued.execution: row.request_id for row in self.rows}
         reasons = {leave.execution: (LEAVES[leave.end],) for leave in planned.leaves}
         found, last = list[dict[str, Any]](), 0
-        for row in self._listed.rows:
+        for row in self.rows:
             execution, has_position = row.queued.execution, row.queued.execution not in reasons
             if wait := planned.waits.get(execution):
                 has_position = not isinstance(wait.reason, Starting | Blocked)
@@ -122,7 +149,7 @@ class ProcessQueue:
         return found
 
     def _request(self, row: QueuedRow, position: int | None, reasons: Sequence[Condition]) -> dict[str, Any]:
-        default = 1 if isinstance(self.process, MalformedProcess) else self.process.default_weight
+        default = self.process.default_weight if isinstance(self.process, Process) else 1
         start_before = row.queued.start_before
         return {
             "request_id": row.request_id,
@@ -151,7 +178,60 @@ def read_queue(
     """
     listed = account.queue(process, **pages)
     search.note_malformed_rows(listed.malformed)
-    return ProcessQueue(process, listed, now)
+    name = process.name if isinstance(process, Process) else process.process
+    return ProcessQueue(name, process, listed, now)
+
+
+def are_queued(rows: Sequence[QueuedRow]) -> str:
+    """`1 request is queued`, `3 requests are queued`."""
+    return count(len(rows), "request is queued", "requests are queued")
+
+
+@dataclass(frozen=True)
+class Queues:
+    """Every process and every queue, by the name of the process. `listed`: what could not be read."""
+
+    of: Mapping[str, ProcessQueue]
+    listed: Listed[tuple[str, QueuedRow]]
+
+    @property
+    def planned(self) -> list[tuple[Process, ProcessQueue, Plan]]:
+        """The queues that `plan` decides about."""
+        every = ((one.process, one, one.plan) for one in self.of.values())
+        return [(process, one, plan) for process, one, plan in every if isinstance(process, Process) and plan]
+
+
+def queues(account: Account) -> Queues:
+    """All processes, and after them all queues: a Scan of SlotTable, and of the index of queued requests."""
+    return account.kept((__name__, "queues"), lambda: _read_queues(account))
+
+
+def _read_queues(account: Account) -> Queues:
+    now = time.time()
+    processes, malformed = account.processes()
+    listed = Listed[tuple[str, QueuedRow]]()
+    for item in account.control.row_search.index("place", listed):
+        try:
+            listed.rows.append((item["process_name"]["S"], read_queued_row(item)))
+        except (MalformedAttribute, ValueError, IndexError) as error:
+            listed.malformed.append(f"request {item['execution']['S']} of {item['process_name']['S']}: {error}")
+    known: dict[str, Process | MalformedProcess] = {one.name: one for one in processes}
+    known |= {one.process: one for one in malformed}
+    found: dict[str, list[QueuedRow]] = {name: [] for name in known}
+    for name, row in listed.rows:
+        found.setdefault(name, []).append(row)
+    # No order of a Scan is documented.
+    of = {
+        name: ProcessQueue(name, known.get(name), Listed(sorted(rows, key=lambda row: row.queued.place)), now)
+        for name, rows in sorted(found.items())
+    }
+    return Queues(of, listed)
+
+
+def queue_again(account: Account, name: str) -> ProcessQueue:
+    """A process and its queue, read now."""
+    process = account.control.slots.read(name)
+    return ProcessQueue(name, process, account.control.rows.queue(name), time.time())
 
 
 def label(request: Mapping[str, Any]) -> str:

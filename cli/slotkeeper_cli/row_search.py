@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import batched
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import batched, islice
 from typing import TYPE_CHECKING, Any
 
+from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.rows import (
     LISTED,
+    MAX_PAGES,
     Listed,
     MalformedRequestRow,
     RequestRow,
@@ -68,6 +70,13 @@ class RowSearch:
     def request_ids(self, holders: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The request ids of up to MAX_KEYS executions, each given with its process; those that are not known miss."""
         return {row.execution: row.request_id for row in self.named(holders[:MAX_KEYS]).rows}
+
+    def index(self, name: str, listed: Listed[Any]) -> Iterator[Item]:
+        """The entries of a sparse index, of at most MAX_PAGES pages. `listed` receives whether there are more."""
+        asked: Any = {"TableName": self._table_name, "IndexName": name, "ConsistentRead": True}
+        for page in islice(self._dynamodb.get_paginator("scan").paginate(**asked), MAX_PAGES):
+            yield from page["Items"]
+            listed.is_cut = "LastEvaluatedKey" in page
 
     def _batch(self, names: Sequence[tuple[str, str]]) -> list[Any]:
         found: list[Any] = []

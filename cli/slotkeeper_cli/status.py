@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.rows import Listed
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.doctor.readings import queues
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.process_queue import ProcessQueue, read_queue
+from slotkeeper_cli.process_queue import ProcessQueue, queues, read_queue
 from slotkeeper_cli.stack_connection import FLOWS, message_counts
 from slotkeeper_cli.target_checks import ShownWork, target_in
 from slotkeeper_cli.unread import Search
@@ -84,7 +83,7 @@ def _queued(
     # A console keeps readings: the processes may be newer than the queues.
     known = [scanned.of.get(one.name) for one in processes]
     return [
-        ProcessQueue(one, Listed(list(queue.rows)), now) if queue else read_queue(account, search, one, now)
+        replace(queue, process=one, now=now) if queue else read_queue(account, search, one, now)
         for one, queue in zip(processes, known, strict=True)
     ]
 

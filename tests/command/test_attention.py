@@ -17,7 +17,8 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import attention
-from slotkeeper_cli.doctor import readings
+from slotkeeper_cli.process_queue import queues
+from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.command.account_contents import add_malformed, edit, fail, give_up, send_dead_letter, succeed
 from tests.command.operator_account import NOW, Operator, StubbedCalls, stack_of
@@ -475,7 +476,7 @@ def test_nothing_is_said_of_what_ended_between_two_reads(operator: Operator, mon
     queued = operator.wait("b", "other")
     set_clock(monkeypatch, NOW + 60)
     account = Account(StackConnection("slotkeeper"))
-    assert readings.queues(account).of["other"].rows
+    assert queues(account).of["other"].rows
     operator.release(name)
     operator.stop(name)
     operator.start(queued, "other")
@@ -506,10 +507,10 @@ def test_executions_that_were_not_read_are_counted(operator: Operator, monkeypat
 def test_a_queue_has_its_own_order_not_that_of_the_scan(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.wait("b")
     operator.wait("a", priority="high")
-    real = readings._scan
-    monkeypatch.setattr(readings, "_scan", lambda *asked: reversed([*real(*asked)]))
-    queues = readings.queues(Account(StackConnection("slotkeeper")))
-    assert [row.request_id for row in queues.of["sample"].rows] == ["a", "b"]
+    real = RowSearch.index
+    monkeypatch.setattr(RowSearch, "index", lambda *asked: reversed([*real(*asked)]))
+    found = queues(Account(StackConnection("slotkeeper")))
+    assert [row.request_id for row in found.of["sample"].rows] == ["a", "b"]
 
 
 def test_many_alike_are_three_and_their_number(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ from slotkeeper_cli.attention import CHECKS, DRIFT
 from slotkeeper_cli.doctor import alarm_checks
 from slotkeeper_cli.doctor.alarm_checks import SEND, KeyUser
 from slotkeeper_cli.doctor.health_checks import HealthCheck
-from slotkeeper_cli.doctor.readings import FunctionSettings, ProcessWithQueue, Queues
+from slotkeeper_cli.doctor.readings import FunctionSettings
+from slotkeeper_cli.process_queue import ProcessQueue, Queues
 
 NOW = 1_790_000_000.0
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
@@ -79,7 +80,7 @@ class HealthyAccount:
         )
 
     def kept(self, key: tuple[Any, ...], _read: Callable[[], Any], _keeps: float | None = None) -> Any:
-        queues = {one.name: ProcessWithQueue(one.name, one, [], NOW) for one in self.processes()[0]}
+        queues = {one.name: ProcessQueue(one.name, one, Listed(), NOW) for one in self.processes()[0]}
         healthy: dict[str, Any] = {
             "functions": {
                 "StarterFunction": FunctionSettings(None, "Terminate"),

@@ -19,6 +19,7 @@ from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.process_queue import ProcessQueue
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.row_search import RowSearch
+from slotkeeper_cli.slot_control import name_of
 from tests.command.operator_account import NOW, Operator, StubbedCalls
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
@@ -43,7 +44,7 @@ def row(execution: str = "p-first", priority: int = 1, **queued: Any) -> QueuedR
 
 
 def queue(of: Process | MalformedProcess, *rows: QueuedRow, is_cut: bool = False) -> ProcessQueue:
-    return ProcessQueue(of, Listed([*rows], is_cut=is_cut), NOW)
+    return ProcessQueue(name_of(of), of, Listed([*rows], is_cut=is_cut), NOW)
 
 
 REASONS: list[tuple[dict[str, Any], str, str]] = [

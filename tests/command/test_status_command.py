@@ -14,7 +14,7 @@ from slotkeeper_cli import status as answer
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.doctor import slot_checks
-from slotkeeper_cli.doctor.readings import ProcessWithQueue, Queues
+from slotkeeper_cli.process_queue import ProcessQueue, Queues
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from tests.command.account_contents import add_malformed, edit
 from tests.command.operator_account import NOW, Operator, StubbedCalls
@@ -168,7 +168,7 @@ def test_of_many_holders_the_youngest_are_not_read(operator: Operator, monkeypat
 
 def test_queues_beyond_the_scan_are_read_by_themselves(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.wait("q")
-    cut = Queues({"sample": ProcessWithQueue("sample", None, (), NOW)}, Listed(is_cut=True))
+    cut = Queues({"sample": ProcessQueue("sample", None, Listed(), NOW)}, Listed(is_cut=True))
     monkeypatch.setattr(answer, "queues", lambda _: cut)
     assert operator.run("status", "--json").json["processes"][0]["queue"]["queued"] == 1
 

@@ -169,7 +169,7 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
     account = Account(context.stack)
     before = account.control.process(process)
     after, now, waiting = replace(before, slot_limit=limit), time.time(), _Waiting(account, [before])
-    queued = [one for listed in waiting.listed for one in ProcessQueue(after, listed, now).requests]
+    queued = [one for listed in waiting.listed for one in ProcessQueue(process, after, listed, now).requests]
     blocked = [one for one in queued if one["weight"] > limit > 0]
     change = f"limit of {process} from {before.slot_limit:,} to {limit:,}"
     if limit == 0 < before.slot_limit:

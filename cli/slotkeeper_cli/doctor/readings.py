@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial, wraps
-from itertools import islice
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute
-from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.plan import Plan, plan
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.slots.request_table import State, read_state
-from slotkeeper.slots.rows import MAX_PAGES, Listed, QueuedRow, RequestRow, read_queued_row
-from slotkeeper_cli.formatting import count
+from slotkeeper.slots.rows import Listed, RequestRow
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.stack_connection import StackResource
 
@@ -52,83 +46,6 @@ slow_reading = partial(reading, keeps=SLOW_SECONDS)
 
 
 @dataclass(frozen=True)
-class ProcessWithQueue:
-    """A process and its queue, which was read after it.
-
-    Attributes:
-        process: None if there is none of this name.
-        at: when they were read, in seconds since the epoch.
-    """
-
-    name: str
-    process: Process | MalformedProcess | None
-    rows: Sequence[QueuedRow]
-    at: float
-
-    @property
-    def oldest(self) -> float | None:
-        """When the first request was sent, in seconds since the epoch; None if the queue is empty."""
-        return min((row.sent for row in self.rows), default=None)
-
-    @cached_property
-    def plan(self) -> Plan | None:
-        """What a dispatch would do; None of a process that is malformed or runs no requests, and without requests."""
-        if not (self.rows and isinstance(self.process, Process) and self.process.target != NO_TARGET):
-            return None
-        # No reservation is old enough here: only a dispatch starts again what a dead one has left.
-        return plan(self.process, (row.queued for row in self.rows), self.at, age=math.inf)
-
-
-def are_queued(rows: Sequence[QueuedRow]) -> str:
-    """`1 request is queued`, `3 requests are queued`."""
-    return count(len(rows), "request is queued", "requests are queued")
-
-
-@dataclass(frozen=True)
-class Queues:
-    """Every process and every queue, by the name of the process. `listed`: what could not be read."""
-
-    of: Mapping[str, ProcessWithQueue]
-    listed: Listed[tuple[str, QueuedRow]]
-
-    @property
-    def planned(self) -> list[tuple[Process, ProcessWithQueue, Plan]]:
-        """The queues that `plan` decides about."""
-        every = ((one.process, one, one.plan) for one in self.of.values())
-        return [(process, one, plan) for process, one, plan in every if isinstance(process, Process) and plan]
-
-
-@reading
-def queues(account: Account) -> Queues:
-    """All processes, and after them all queues: a Scan of SlotTable, and of the index of what is queued."""
-    now = time.time()
-    processes, malformed = account.processes()
-    listed = Listed[tuple[str, QueuedRow]]()
-    for item in _scan(account, "place", listed):
-        try:
-            listed.rows.append((item["process_name"]["S"], read_queued_row(item)))
-        except (MalformedAttribute, ValueError, IndexError) as error:
-            listed.malformed.append(f"request {item['execution']['S']} of {item['process_name']['S']}: {error}")
-    known: dict[str, Process | MalformedProcess] = {one.name: one for one in processes}
-    known |= {one.process: one for one in malformed}
-    found: dict[str, list[QueuedRow]] = {name: [] for name in known}
-    for name, row in listed.rows:
-        found.setdefault(name, []).append(row)
-    # No order of a Scan is documented.
-    of = {
-        name: ProcessWithQueue(name, known.get(name), sorted(rows, key=lambda row: row.queued.place), now)
-        for name, rows in sorted(found.items())
-    }
-    return Queues(of, listed)
-
-
-def queue_again(account: Account, name: str) -> ProcessWithQueue:
-    """A process and its queue, read now."""
-    process = account.control.slots.read(name)
-    return ProcessWithQueue(name, process, account.control.rows.queue(name).rows, time.time())
-
-
-@dataclass(frozen=True)
 class OpenRow:
     """A request that has started and not ended, or whose end is not published. `at`: when it was accepted or ended."""
 
@@ -143,7 +60,7 @@ class OpenRow:
 def open_rows(account: Account) -> Listed[OpenRow]:
     """The requests that have started or ended, and whose end is not published: a Scan of the index of what is open."""
     listed = Listed[OpenRow]()
-    for item in _scan(account, "open", listed):
+    for item in account.control.row_search.index("open", listed):
         row = Attributes(item)
         try:
             state, moment = row.parsed("state", read_state), row.number("open")
@@ -153,15 +70,6 @@ def open_rows(account: Account) -> Listed[OpenRow]:
         except MalformedAttribute as error:
             listed.malformed.append(f"request {item['execution']['S']}: {error}")
     return listed
-
-
-def _scan(account: Account, index: str, listed: Listed[Any]) -> Iterable[Item]:
-    """The entries of a sparse index of RequestTable, of at most MAX_PAGES pages."""
-    pages = account.stack.client("dynamodb").get_paginator("scan")
-    asked = {"TableName": account.stack.outputs["RequestTableName"], "IndexName": index, "ConsistentRead": True}
-    for page in islice(pages.paginate(**asked), MAX_PAGES):
-        yield from page["Items"]
-        listed.is_cut = "LastEvaluatedKey" in page
 
 
 @slow_reading

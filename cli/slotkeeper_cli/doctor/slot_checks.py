@@ -13,12 +13,13 @@ from botocore.exceptions import ClientError
 from slotkeeper.next_step import next_step
 from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Starting, Stopped, TooEarly
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.rows import QueuedRow, RequestRow
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
 from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
 from slotkeeper_cli.doctor import readings
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, Severity
-from slotkeeper_cli.doctor.readings import ProcessWithQueue
 from slotkeeper_cli.formatting import count, cut, duration, local_time
+from slotkeeper_cli.process_queue import ProcessQueue, are_queued, queue_again
+from slotkeeper_cli.process_queue import queues as all_queues
 from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.slot_control import add_command
 
@@ -52,11 +53,11 @@ def malformed(account: Account, now: float) -> Iterator[Finding]:
     processes, errors = account.processes()
     for error in errors:
         try:
-            one = readings.queues(account).of.get(error.process)
+            one = all_queues(account).of.get(error.process)
         except ClientError:  # other checks state it
             one = None
-        one = one or ProcessWithQueue(error.process, error, [], now)
-        waits = f", and {readings.are_queued(one.rows)}" * bool(one.rows)
+        one = one or ProcessQueue(error.process, error, Listed(), now)
+        waits = f", and {are_queued(one.rows)}" * bool(one.rows)
         yield _queued(
             "bad",
             one,
@@ -70,13 +71,13 @@ def malformed(account: Account, now: float) -> Iterator[Finding]:
 
 def removed(account: Account, _now: float) -> Iterator[Finding]:
     """A dispatch rejects these, but no run of the janitor makes one for a process that does not exist."""
-    for one in readings.queues(account).of.values():
+    for one in all_queues(account).of.values():
         # Read again: it may have been added since the processes were read.
         if one.process is None and account.item(one.name) is None:
             yield _queued(
                 "bad",
                 one,
-                f"process {one.name} does not exist, and {readings.are_queued(one.rows)}",
+                f"process {one.name} does not exist, and {are_queued(one.rows)}",
                 "It was removed. They end as UnknownProcess when the starter receives a message for the process, and "
                 "run if it is added again.",
                 add_command(one.name),
@@ -98,14 +99,14 @@ def drift(account: Account, _now: float) -> Iterator[Finding]:
 def idle(account: Account, now: float) -> Iterator[Finding]:
     """Processes that start nothing; with queued requests they are findings of `held_back`."""
     for one in account.processes()[0]:
-        queue = readings.queues(account).of.get(one.name)  # None: it was added after them
+        queue = all_queues(account).of.get(one.name)  # None: it was added after them
         if (one.paused or not one.slot_limit) and queue and not queue.rows:
             condition = condition_of(InPause() if one.paused else Stopped(), one, now, {})
             what = f"process {one.name} admits no request: {condition['text']}"
             yield Finding("warn", what, "", condition["ends_by"], one.name)
 
 
-def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, command: str | None) -> Finding:
+def _queued(severity: Severity, one: ProcessQueue, what: str, why: str, command: str | None) -> Finding:
     """A finding of a whole queue, since its first request was sent."""
     return Finding(severity, what, why, command, one.name, one.oldest)
 
@@ -116,7 +117,7 @@ def _queued(severity: Severity, one: ProcessWithQueue, what: str, why: str, comm
 def rows(account: Account, _now: float) -> Iterator[Finding]:
     """What the other checks could not read."""
     for listed, what in (
-        (readings.queues(account).listed, "queued requests"),
+        (all_queues(account).listed, "queued requests"),
         (readings.open_rows(account), "requests that have started, or whose end is not published"),
         (readings.failures(account), "failures of the last day"),
     ):
@@ -129,7 +130,7 @@ def rows(account: Account, _now: float) -> Iterator[Finding]:
 
 def held_back(account: Account, now: float) -> Iterator[Finding]:
     """What keeps requests back, other than slots in use: the reasons of `plan`."""
-    for process, one, planned in readings.queues(account).planned:
+    for process, one, planned in all_queues(account).planned:
         of: defaultdict[type[Reason], list[QueuedRow]] = defaultdict(list)
         for row in one.rows:
             if wait := planned.waits.get(row.queued.execution):
@@ -138,7 +139,7 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
             heaviest = max(of[kind], key=lambda row: row.queued.weight or 0)
             condition = condition_of(planned.waits[heaviest.queued.execution].reason, process, now, {})
             # Of the other kinds the first request has this reason, and keeps back all behind it.
-            number = readings.are_queued(of[kind] if kind in (Blocked, Stopped) else one.rows)
+            number = are_queued(of[kind] if kind in (Blocked, Stopped) else one.rows)
             severity, why = _HELD_BACK[kind]
             command = condition.get("ends_by") or next_step("explain", process=one.name)
             yield _queued(severity, one, f"process {one.name}: {number}: {condition['text']}", why, command)
@@ -146,11 +147,11 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
     """The first request of each queue that could start or must leave, if it still could when it was read again."""
-    queues = readings.queues(account).planned
+    queues = all_queues(account).planned
     due = [(one.name, first) for _, one, planned in queues if (first := _due(one, planned))]
     seen = [(name, first) for name, first in due if now - first[0].sent > _DISPATCH_SECONDS]
     for name, before in seen[:_MAX_AGAIN]:
-        one = readings.queue_again(account, name)
+        one = queue_again(account, name)
         first = _due(one, one.plan) if one.plan else None
         if first and first[0].queued.execution == before[0].queued.execution:
             row, why = first
@@ -170,7 +171,7 @@ def waiting(account: Account, now: float) -> Iterator[Finding]:
         yield Finding("warn", f"{count(len(seen) - _MAX_AGAIN, 'more process', 'more processes')} may start a request")
 
 
-def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
+def _due(one: ProcessQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
     """The first queued request that a dispatch would start now, or end without a start, and which of them."""
     ends = {leave.execution: LEAVES[leave.end]["text"] for leave in planned.leaves}
     ends |= {start.execution: CAN_START["text"] for start in planned.starts}
@@ -178,7 +179,7 @@ def _due(one: ProcessWithQueue, planned: Plan) -> tuple[QueuedRow, str] | None:
 
 
 def deadlines(account: Account, now: float) -> Iterator[Finding]:
-    for process, one, planned in readings.queues(account).planned:
+    for process, one, planned in all_queues(account).planned:
         ids = {each.queued.execution: each.request_id for each in one.rows}
         for row in one.rows:
             end, wait = row.queued.start_before, planned.waits.get(row.queued.execution)
@@ -311,7 +312,7 @@ def failures(account: Account, _now: float) -> Iterator[Finding]:
     for row in sorted(listed.rows, key=lambda row: (row.failed or 0, row.sent), reverse=True):
         code = row.code if row.state == "REJECTED" else ""
         of[row.process, f"{row.state} {code}"].append(row)
-    known = {name for name, one in readings.queues(account).of.items() if one.process}
+    known = {name for name, one in all_queues(account).of.items() if one.process}
     for number, ((process, _), failed) in enumerate(of.items()):
         match failed[0].state:
             case "FAILED" if number < _MAX_JUDGED and (always := _always(account, process, failed[0])):
