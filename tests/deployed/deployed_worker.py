@@ -12,7 +12,6 @@ from dev.emulator.downstream import Downstream, Step
 from slotkeeper.retry.delivery import schedule_name
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.message import Message
-from tests.deployed.deployed_stack import kill_containers
 from tests.waiting import wait_until
 
 # With retries after less than a second. The tests share one downstream, and one test's failures must not hold another
@@ -51,20 +50,6 @@ class DeployedWorker:
 
     def put_policy(self, value: str) -> None:
         self._ssm.put_parameter(Name=self.outputs["RetryPolicyParameterName"], Value=value, Overwrite=True)
-
-    def use_policy(self, value: str) -> None:
-        """Store a policy and end all containers, which would use the one that they have read for a minute."""
-        self.put_policy(value)
-        self.hide_for(4)  # a message that a killed container had received returns after that
-        kill_containers(self.aws)
-
-    def metric_lines(self) -> list[dict[str, Any]]:
-        """The metrics of each invocation, in the order in which the invocations ended."""
-        logs, name = self.aws.client("logs"), self.outputs["WorkerFunctionName"]
-        group = self.aws.client("lambda").get_function_configuration(FunctionName=name)["LoggingConfig"]["LogGroup"]
-        pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
-        messages = (each["message"] for page in pages for each in page["events"])
-        return [json.loads(message) for message in messages if '"_aws"' in message]
 
     def hide_for(self, seconds: int) -> None:
         """Set the queue's visibility timeout, so that a test does not wait twelve minutes for a redelivery."""

@@ -1,10 +1,9 @@
-"""The deployed chatbot: answers, refusals with their reasons, and one token for all containers."""
+"""The deployed chatbot: answers, refusals, and one token for all containers. test_sample_events.py has more refusals."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,26 +27,6 @@ def test_a_signed_message_is_answered(bot: DeployedChatbot) -> None:
 
 
 BODY = '{"message_id": "stranger", "text": "hello"}'
-REFUSED: dict[str, tuple[Callable[[DeployedChatbot], tuple[str, dict[str, str]]], int, str]] = {
-    "no signature": (lambda _: (BODY, {}), 401, "MissingHeader"),
-    "a signature of another body": (lambda bot: (BODY, bot.sign(BODY + " ")), 401, "WrongSignature"),
-    "a request of an hour ago": (lambda bot: (BODY, bot.sign(BODY, time.time() - 3600)), 401, "StaleTimestamp"),
-    "junk, signed": (lambda bot: ("{", bot.sign("{")), 400, "MalformedMessage"),
-    "too large, signed": (lambda bot: ("x" * 70_000, bot.sign("x" * 70_000)), 413, "MessageTooLarge"),
-}
-
-
-@pytest.mark.parametrize(("make", "status", "code"), REFUSED.values(), ids=REFUSED)
-def test_a_bad_request_is_refused_with_its_reason_and_nothing_is_forwarded(
-    bot: DeployedChatbot, make: Callable[[DeployedChatbot], tuple[str, dict[str, str]]], status: int, code: str
-) -> None:
-    before = len(bot.service.log)
-    body, headers = make(bot)
-    reply = bot.post(body, headers)
-    assert (reply.status, reply.code) == (status, code)
-    assert reply.body["reason"]
-    assert reply.body["request_id"]
-    assert len(bot.service.log) == before
 
 
 def test_a_replayed_request_is_refused_by_every_container(bot: DeployedChatbot) -> None:
@@ -68,18 +47,6 @@ def test_an_unknown_path_is_answered_in_json_without_a_function(bot: DeployedCha
     reply = bot.request(method, path, "", {})
     assert (reply.status, reply.code) == (404, "NotFound")
     assert "POST /v1/messages" in reply.body["reason"]
-
-
-def test_f35_wrong_credentials_cost_one_post_for_any_number_of_messages(bot: DeployedChatbot) -> None:
-    bot.warm(4)
-    bot.put_credentials("wrong")
-    bot.service.invalidate()
-    before = bot.service.auths
-    replies = [*bot.say_simultaneously(8), *bot.say_simultaneously(8)]
-    assert {(reply.status, reply.code) for reply in replies} == {(502, "TokenRefused")}
-    assert bot.service.auths == before + 1
-    assert "the credentials may be wrong; the API is not asked again before 20" in replies[0].body["reason"]
-    assert 1 <= int(replies[0].headers["Retry-After"]) <= TIMING.refusal + TIMING.spread
 
 
 def test_t1_an_invalidated_token_of_several_warm_containers_costs_one_post(bot: DeployedChatbot) -> None:
@@ -108,20 +75,6 @@ def test_f30_f36_a_container_killed_at_its_post_delays_the_others_by_its_lease(b
     assert killed.result().status == 502
     assert waited > TIMING.lease - 0.5
     assert bot.service.auths == before + 2
-
-
-def test_f36_a_function_without_time_for_a_lease_begins_no_refresh_and_still_answers(bot: DeployedChatbot) -> None:
-    """Of 9 s, 2 are for a cold start and 5 for the answer; a refresh may need a lease of 10."""
-    bot.say()
-    bot.service.invalidate()
-    before = bot.service.auths
-    with bot.timeout(9):
-        reply = bot.say()
-    assert (reply.status, reply.code) == (503, "TokenTimeout")
-    assert int(reply.headers["Retry-After"]) > 0
-    assert bot.service.auths == before
-    assert "refresh_lock" not in bot.item()
-    assert bot.say().status == 200
 
 
 def test_neither_token_nor_secret_nor_key_is_in_any_log(bot: DeployedChatbot) -> None:

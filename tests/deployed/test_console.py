@@ -1,4 +1,4 @@
-"""The console in a real browser, on the deployed stack: a request's way, an audited change, what is left behind."""
+"""The console in a real browser, on the deployed stack: a request's way, and an audited change."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.rows import RequestRows
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 from slotkeeper_cli.web.server import page_leading_to
 from tests.deployed.deployed_stack import DeployedStack
 from tests.http_servers import Listener, ok
-from tests.waiting import NEVER, wait_until
+from tests.waiting import NEVER
 
 NOTHING = "about:blank"  # an open page of the console would continue to read the stack
 
@@ -86,21 +85,11 @@ def _see(page: Any, text: str) -> None:
     page.get_by_text(text).first.wait_for()
 
 
-def _await_queued(stack: DeployedStack, process: str, execution: str) -> None:
-    rows = RequestRows(stack.aws.client("dynamodb"), stack.outputs["RequestTableName"])
-
-    def is_queued() -> bool:
-        row = rows.row(process, execution)
-        return row is not None and row.state == "QUEUED"
-
-    wait_until(is_queued, f"{execution} to be queued")
-
-
 def test_a_request_is_seen_waiting_with_its_reason_then_running_then_finished(stack: DeployedStack, page: Any) -> None:
     process = stack.process(limit=1)
     stack.send(process, "first")
     second = stack.send(process, "second")
-    _await_queued(stack, process, second)
+    stack.wait_until_queued(process, second)
     page.goto("./")
     page.get_by_label("Name of a process").fill(process)
     page.get_by_role("button", name="Filter").click()
@@ -149,19 +138,3 @@ def test_with_write_a_pause_is_the_audited_command(stack: DeployedStack, writing
     events = logs.filter_log_events(logGroupName=stack.outputs["AuditLogGroupName"])["events"]
     lines = [json.loads(each["message"]) for each in events]
     assert [each["action"] for each in lines if each.get("process") == process] == ["process pause"]
-
-
-def test_a_console_that_ends_while_it_reads_dead_letters_leaves_none_hidden(stack: DeployedStack, browser: Any) -> None:
-    queue = {"QueueUrl": stack.outputs["RequestDeadLetterQueueUrl"], "AttributeNames": ["All"]}
-
-    def messages(kind: str) -> int:
-        return int(stack.sqs.get_queue_attributes(**queue)["Attributes"][f"ApproximateNumberOfMessages{kind}"])
-
-    stack.send_raw("no JSON", stack.process(limit=1))
-    wait_until(lambda: messages(""), "a dead letter")
-    with console(stack) as address:
-        page = _opened(browser, address, width=390)
-        page.goto("dead-letters")
-        wait_until(lambda: messages("NotVisible"), "the console to receive it", interval=0.01)
-    # Other consoles read for a while after their pages were left. A message that was left hidden is so for ten minutes.
-    wait_until(lambda: messages("NotVisible") == 0, "all to be visible again")

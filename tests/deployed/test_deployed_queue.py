@@ -1,4 +1,4 @@
-"""The queue: never above the limit, in order, without starvation. What is no request is dead-lettered."""
+"""The queue: its order, leases, skips, deadlines, repeated messages and lost rings. What is no request is dead-lettered."""
 
 from __future__ import annotations
 
@@ -13,55 +13,6 @@ import pytest
 from slotkeeper.slots.leases import SlotUnavailable
 from tests.deployed.deployed_stack import DeployedStack
 from tests.waiting import wait_until
-
-
-def test_f6_after_a_limit_is_lowered_under_load_no_request_is_started_above_it(stack: DeployedStack) -> None:
-    process = stack.process(limit=3)
-    names = [stack.send(process, f"r{n}") for n in range(5)]
-    for name in names[:3]:
-        stack.wait_until_running(name)
-    stack.wait_until_queued(process, *names[3:])
-    stack.operations.set_limit(process, 1)
-    for n in range(2):
-        stack.end(process, f"r{n}")
-        stack.wait_for_status(names[n], "SUCCEEDED")
-        _dispatched(stack)
-    assert stack.queued(process) == names[3:]
-    assert stack.holders(process) == {names[2]}
-    stack.end(process, "r2", "r3", "r4")
-    stack.wait_for_status(names[4], "SUCCEEDED")
-
-
-def _dispatched(stack: DeployedStack) -> None:
-    """Wait until the starter has handled every ring."""
-    kinds = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
-
-    def rings() -> int:
-        url = stack.outputs["DispatchQueueUrl"]
-        counted = stack.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=kinds)["Attributes"]
-        return sum(map(int, counted.values()))
-
-    wait_until(lambda: rings() == 0, "the rings to be handled")
-
-
-def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_process(
-    stack: DeployedStack, slotkeeper: Callable[..., Any]
-) -> None:
-    ordered, other = stack.process(limit=1), stack.process(limit=1)
-    ids = [f"r{n}" for n in range(4)]
-    names = [stack.send(ordered, request_id) for request_id in ids]
-    stack.wait_until_running(names[0])
-    aside = stack.send(other, "aside")
-    stack.end(other, "aside")
-    stack.wait_for_status(aside, "SUCCEEDED")
-    stack.end(ordered, "r1", how="fail")
-    stack.end(ordered, "r0", "r2", "r3")
-    stack.wait_for_status(names[-1], "SUCCEEDED")
-    assert [stack.status(name) for name in names] == ["SUCCEEDED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
-    assert [stack.row(ordered, name).state for name in names] == ["SUCCEEDED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
-    assert [execution["name"] for execution in stack.executions(ordered)] == names
-    limit = slotkeeper("audit", ordered, "--since", "1h", exit_code=0)["checks"][0]
-    assert (limit["result"], limit["numbers"]["processes"][ordered]["Glue run"]["count"]) == ("holds", 1)
 
 
 def test_requests_of_any_message_group_start_by_priority_and_past_a_blocked_one(stack: DeployedStack) -> None:
@@ -215,11 +166,3 @@ def test_f19_requests_without_a_process_and_with_a_used_id_are_rejected_rows_whi
     wait_until(lambda: len(stack.executions(process)) == 2, "the corrected request to run")
     attempts = [row.attempt for row in stack.requests.rows(process).rows if row.request_id == "again"]
     assert sorted(attempts) == [1, 2]
-
-
-def test_a_body_above_the_limit_is_a_rejected_row_with_its_size_and_without_the_body(stack: DeployedStack) -> None:
-    process = stack.process()
-    name = stack.send(process, "large", arguments={"--a": "x" * 66_000})
-    row = stack.wait_for_end(process, name, "REJECTED")
-    assert (row.code, row.body) == ("TooLarge", "")
-    assert any(character.isdigit() for character in row.reason)

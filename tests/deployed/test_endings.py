@@ -98,15 +98,6 @@ def test_what_a_killed_function_has_left_undone_the_janitor_does(
     assert notices.receives(execution=stack.arn(name))[0]["reason"] == ended["cause"]
 
 
-@pytest.mark.parametrize(("item", "call"), [("a", "SendTaskSuccess"), ("wrong", "SendTaskFailure")])
-def test_an_answer_whose_result_was_lost_counts_as_given(machines: Machines, item: str, call: str) -> None:
-    stack, process = machines.stack, machines.process()
-    lost = stack.faults.add(call, "lose_answer")
-    ended = machines.end_of(machines.call(process, item))
-    stack.wait_for_end(process, _name(machines, process), ended["status"])
-    assert stack.faults.fired(lost) == 1
-
-
 def test_without_the_event_source_of_endings_the_janitor_alone_publishes(machines: Machines) -> None:
     stack, process, closed = machines.stack, machines.process(limit=2), machines.process(limit=0)
     with stack.without_event_source("EndingQueue"):
@@ -121,17 +112,3 @@ def test_without_the_event_source_of_endings_the_janitor_alone_publishes(machine
         stack.janitor()
         assert [machines.end_of(caller)["status"] for caller in callers] == ["SUCCEEDED", "FAILED", "FAILED"]
         assert not [*stack.requests.unpublished(process).rows, *stack.requests.unpublished(closed).rows]
-
-
-def test_an_outage_of_eventbridge_delays_events_and_no_answer(machines: Machines, producer: Inbox) -> None:
-    stack, process = machines.stack, machines.process()
-    outage = stack.faults.add("PutEvents", "refuse", error="InternalException", times=0)
-    ended = machines.end_of(machines.call(process, "a"))
-    assert ended["status"] == "SUCCEEDED"
-    name = _name(machines, process)
-    stack.wait_until_free(process)
-    wait_until(lambda: stack.faults.fired(outage), "an event that is not sent")
-    assert stack.janitor()["RequestsUnpublished"] == 1
-    stack.faults.clear()
-    stack.run_janitor_until(lambda: stack.row(process, name).open is None, "the end to be published")
-    assert producer.receives(execution_name=name)[0]["status"] == "SUCCEEDED"

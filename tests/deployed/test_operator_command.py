@@ -90,21 +90,6 @@ def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_s
     assert (len(started), started[-1]) == (3, redriven["next"])
 
 
-def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are_published(
-    stack: DeployedStack, slotkeeper: Slotkeeper
-) -> None:
-    process = stack.process(limit=0)
-    names = [stack.send(process, f"r{n}", priority="low" if n % 2 else "high") for n in range(60)]
-    wait_until(lambda: len(stack.queued(process)) == len(names), "all requests to be queued")
-    arguments = ("request", "cancel", "--process", process, "--all")
-    assert len(slotkeeper(*arguments, "--priority", "low", "--dry-run")["cancelled"]) == 30
-    assert len(stack.queued(process)) == 60
-    assert len(slotkeeper(*arguments)["cancelled"]) == 60
-    assert stack.queued(process) == []
-    wait_until(lambda: not stack.requests.unpublished(process).rows, "all ends to be published")
-    assert {stack.row(process, name).state for name in names} == {"CANCELLED"}
-
-
 def test_a_running_request_is_stopped_and_redriven(
     stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
@@ -173,23 +158,6 @@ def _machine(stack: DeployedStack, name: str) -> str:
     """Create a state machine; return its ARN."""
     created = stack.stepfunctions.create_state_machine(name=name, definition=json.dumps(_LONG), roleArn=_ROLE)
     return str(created["stateMachineArn"])
-
-
-def test_a_target_that_the_stack_does_not_permit_is_refused_and_not_started(
-    stack: DeployedStack, slotkeeper: Slotkeeper
-) -> None:
-    arn = _machine(stack, "another")
-    with pytest.raises(CommandRefused, match=f"the workflow may not start state machine {arn}"):
-        slotkeeper("process", "add", "another", "--limit", "1", "--target", arn)
-    slotkeeper("process", "add", "another", "--limit", "1", "--target", arn, "--force")
-
-    slotkeeper("request", "submit", "--process", "another", "--request-id", "a", "--input", "{}")
-
-    (group,) = wait_until(lambda: slotkeeper("failed", "list", "--process", "another")["groups"], "the failure")
-    assert (group["code"], group["requests"]) == ("TargetNotPermitted", 1)
-    assert stack.stepfunctions.list_executions(stateMachineArn=arn)["executions"] == []
-    wait_until(lambda: not slotkeeper("status", "another")["processes"][0]["holders"], "the slot to be free")
-    stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "another"}})
 
 
 def test_a_request_with_an_input_is_a_child_execution_and_a_block_of_code_a_lease(

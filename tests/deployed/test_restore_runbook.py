@@ -11,7 +11,6 @@ import pytest
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT
 from slotkeeper_cli.errors import CommandRefused
 from tests.deployed.deployed_stack import DeployedStack
-from tests.waiting import wait_until
 
 Slotkeeper = Callable[..., Any]
 
@@ -57,21 +56,6 @@ def test_a_running_execution_holds_its_slot_again_before_a_request_is_admitted(
     stack.end(process, "now")
     stack.wait_until_running(after)
     assert stack.holders(process) == {after}
-
-
-def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
-    stack: DeployedStack, slotkeeper: Slotkeeper, lost: tuple[str, str, str]
-) -> None:
-    process, runs, copy = lost
-    slotkeeper("stack", "restore", "--from", copy)
-    slotkeeper("process", "resume", process, "--force")
-    after = stack.send(process, "next")
-    stack.wait_until_running(after)
-    assert stack.alive(process) == 2
-    assert stack.holders(process) == {after}
-    stack.end(process, "now")
-    wait_until(lambda: stack.status(runs) == "SUCCEEDED", "the one without a slot to end")
-    assert stack.holders(process) == {after}  # the ended execution frees no slot of another
 
 
 def test_lost_rows_are_added_again_from_a_restored_table_and_newer_ones_stay(

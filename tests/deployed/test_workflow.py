@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slotkeeper.slots.request import execution_name
-from tests.deployed.deployed_stack import JOB, DeployedStack
+from tests.deployed.deployed_stack import DeployedStack
 from tests.deployed.receivers import Inbox
 from tests.waiting import wait_until
 
@@ -69,35 +69,6 @@ def test_f3_the_workflow_waits_in_its_slot_for_a_run_that_glue_still_counts(stac
     assert len(stack.runs(names[1], job)) == 1
 
 
-def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_is_freed(stack: DeployedStack) -> None:
-    """Step Functions itself does not stop the run."""
-    process = stack.process(limit=1)
-    stack.faults.add("RunGlueJob", "lose_answer", error="States.Timeout")
-    name = stack.send(process, "r1")
-    stack.wait_for_status(name, "FAILED")
-    assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
-    assert _released_after_its_run_ended(stack, name)
-    assert stack.wait_for_end(process, name, "FAILED").code == "States.Timeout"
-
-
-def test_the_workflow_waits_for_a_started_run_after_an_error_of_its_task(stack: DeployedStack) -> None:
-    """The answer of StartJobRun was lost, or a poll was refused. Other runs fill the first page of the job's runs."""
-    process = stack.process(limit=1)
-    stack.faults.add("RunGlueJob", "lose_answer", error="Glue.InternalServiceException")
-    name = stack.send(process, "r1")
-    stack.wait_until_running(name)
-    stack.end(process, "others")
-    for _ in range(3):
-        stack.glue.start_job_run(JobName=JOB, Arguments={"--gate": f"{process}/others"})
-    wait_until(lambda: "ReadGlueRun" in stack.states_of(name), "the workflow to read its run")
-    assert stack.holders(process) == {name}
-    stack.end(process, "r1")
-    stack.wait_for_status(name, "SUCCEEDED")
-    assert [run["JobRunState"] for run in stack.runs(name)] == ["SUCCEEDED"]
-    assert stack.states_of(name).count("RunGlueJob") == 1
-    assert _released_after_its_run_ended(stack, name)
-
-
 def _abort_while_running(stack: DeployedStack, process: str) -> str:
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
@@ -122,20 +93,6 @@ def test_f4_a_redriven_workflow_stops_its_run_frees_its_slot_and_its_request_run
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_of_another_execution(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    name = _abort_while_running(stack, process)
-    other = stack.send(process, "other")
-    stack.run_janitor_until(lambda: stack.holders(process) == {other}, "the slot to go to the next request")
-    stack.wait_until_running(other)
-    stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
-    stack.wait_for_status(name, "FAILED")
-    assert stack.alive(process) == 1
-    assert stack.holders(process) == {other}
-    stack.end(process, "other", "r1")
-    stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
-
-
 def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_runs_as_the_next_attempt(
     stack: DeployedStack,
 ) -> None:
@@ -152,38 +109,3 @@ def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_runs_as_t
     stack.end(process, "r1")
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
     assert stack.row(process, name).state == "RETURNED"
-
-
-def test_a_returned_request_keeps_its_place_and_its_weight(stack: DeployedStack) -> None:
-    process = stack.process(limit=5)
-    stack.faults.add("ConfirmSlot", "refuse", error="DynamoDB.ConditionalCheckFailedException")
-    name = stack.send(process, "r1", priority="high", weight=5)
-    stack.wait_for_status(name, "FAILED")
-    again = execution_name(process, "r1", 2)
-    stack.wait_until_running(again)
-    execution = stack.execution(again)
-    assert execution is not None
-    given = json.loads(execution["input"])
-    assert (given["attempt"], given["priority"], given["weight"]) == (2, "high", 5)
-    assert (stack.item(process).slots_in_use, stack.holders(process)) == (5, {again})
-    assert (stack.row(process, name).state, stack.row(process, again).state) == ("RETURNED", "STARTED")
-    assert stack.row(process, again).placed == stack.row(process, name).placed
-    stack.end(process, "r1")
-    stack.wait_for_status(again, "SUCCEEDED")
-
-
-def test_an_outcome_that_cannot_be_recorded_keeps_the_slot_until_the_handler_has_recorded_it(
-    stack: DeployedStack,
-) -> None:
-    process = stack.process(limit=1)
-    stack.faults.add("RecordOutcome", "refuse", error="DynamoDB.ResourceNotFoundException", times=0)
-    name, following = stack.send(process, "r1"), stack.send(process, "r2")
-    stack.end(process, "r1")
-    stack.wait_for_status(name, "FAILED")
-    assert (stack.execution(name) or {})["error"] == "OutcomeNotRecorded"
-    assert "ReleaseSlot" not in stack.states_of(name)
-    stack.wait_for_end(process, name, "SUCCEEDED")
-    stack.wait_until_running(following)
-    stack.faults.clear()
-    stack.end(process, "r2")
-    stack.wait_for_status(following, "SUCCEEDED")
