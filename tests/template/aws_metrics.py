@@ -46,7 +46,7 @@ MISSING_IS_IGNORED = "AWS/DynamoDB"
 # Dimension -> type of the resource that its value names.
 NAMED_BY = {
     "QueueName": "AWS::SQS::Queue",
-    "FunctionName": "AWS::Serverless::Function",
+    "FunctionName": "AWS::Lambda::Function",
     "StateMachineArn": "AWS::StepFunctions::StateMachine",
     "ScheduleGroup": "AWS::Scheduler::ScheduleGroup",
 }

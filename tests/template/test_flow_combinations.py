@@ -1,18 +1,20 @@
-"""In each of the four combinations of flows, no resource, output or alarm of an absent flow exists."""
+"""In each combination of flows, no resource, output or alarm of an absent flow exists."""
 
 from __future__ import annotations
 
 import json
 import re
 from itertools import product
-from typing import Any
 
 import pytest
 
 from tests.template.roles.resolved_template import CHATBOT, WORKER, Stack
 from tests.template.test_template import RESOURCES, TEMPLATE
+from tests.template.watched import REFRESHER, REPORT, widgets
 
-COMBINATIONS = [chatbot | worker for chatbot, worker in product(({}, CHATBOT), ({}, WORKER))]
+COMBINATIONS = [
+    chatbot | worker for chatbot, worker in product(({}, CHATBOT, CHATBOT | REFRESHER), ({}, WORKER, WORKER | REPORT))
+]
 # The words by which resources belong to a flow: in their names, and in those of alarms, log groups and metrics.
 WORDS = {
     "ChatApiUrl": re.compile("chat|token|signature|credential", re.I),
@@ -28,7 +30,9 @@ def _named(flows: dict[str, str]) -> str:
 
 def _absent(flows: dict[str, str]) -> set[str]:
     """The conditions that are false."""
-    return set().union(*(CONDITIONS[parameter] for parameter in CONDITIONS.keys() - flows))
+    optional = {"HasRefresher": "TokenRefreshSchedule", "HasRetryReport": "RetryReportSchedule"}
+    absent = {condition for condition, parameter in optional.items() if parameter not in flows}
+    return absent.union(*(CONDITIONS[parameter] for parameter in CONDITIONS.keys() - flows))
 
 
 @pytest.fixture(scope="module", params=COMBINATIONS, ids=_named)
@@ -57,7 +61,7 @@ def test_no_resource_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str
 
 
 def test_outputs_are_those_of_the_deployed_flows(stack: Stack, flows: dict[str, str]) -> None:
-    unused = _absent(flows) | {"HasKey", "HasRefresher"}  # of parameters that no combination sets
+    unused = _absent(flows) | {"HasKey"}  # of a parameter that no combination sets
     expected = {n for n, output in TEMPLATE["Outputs"].items() if output.get("Condition") not in unused}
     assert stack.outputs().keys() == expected
     for parameter in CONDITIONS.keys() - flows:
@@ -72,11 +76,9 @@ def test_no_alarm_watches_an_absent_flow(stack: Stack, flows: dict[str, str]) ->
             assert not WORDS[parameter].search(watched.replace("AWS/", "")), name
 
 
-def test_the_dashboard_shows_the_deployed_flows(stack: Stack, flows: dict[str, str]) -> None:
-    titles = [w["properties"]["markdown"] for w in _widgets(stack) if w["type"] == "text"][1:]
-    assert len(titles) == 1 + len(flows)
-
-
-def _widgets(stack: Stack) -> list[dict[str, Any]]:
-    widgets: list[dict[str, Any]] = json.loads(stack.properties("Dashboard")["DashboardBody"])["widgets"]
-    return widgets
+def test_the_dashboard_shows_the_deployed_flows_and_all_their_alarms(stack: Stack, flows: dict[str, str]) -> None:
+    shown = widgets(stack)
+    titles = [widget["properties"]["markdown"] for widget in shown if widget["type"] == "text"][1:]
+    assert len(titles) == 1 + len(flows.keys() & CONDITIONS.keys())
+    (listed,) = (widget["properties"]["alarms"] for widget in shown if widget["type"] == "alarm")
+    assert sorted(listed) == sorted(map(stack.arn, stack.of_type("AWS::CloudWatch::Alarm")))

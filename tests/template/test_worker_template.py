@@ -38,7 +38,7 @@ from slotkeeper.settings import (
 )
 from tests.template.client_configs import longest_call
 from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, statements
-from tests.template.watched import ALARMS
+from tests.template.watched import ALARMS, STACK
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
 DAY = 86_400
@@ -201,16 +201,16 @@ def test_f27_only_these_functions_may_send_to_a_queue_that_invokes_them() -> Non
 def _dropped_alarms() -> dict[str, Any]:
     """Function -> name and properties of the alarm on its dropped invocations."""
     watching = {n: p for n, p in ALARMS.items() if p.get("MetricName") == "RecursiveInvocationsDropped"}
-    return {properties["Dimensions"][0]["Value"]["Ref"]: (name, properties) for name, properties in watching.items()}
+    return {properties["Dimensions"][0]["Value"]: (name, properties) for name, properties in watching.items()}
 
 
 @pytest.mark.parametrize("name", TERMINATED)
 def test_f27_an_alarm_rings_when_lambda_stops_a_loop(name: str) -> None:
     alarm, properties = _dropped_alarms()[name]
-    assert properties["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": name}}]
+    assert properties["Dimensions"] == [{"Name": "FunctionName", "Value": name}]
     assert (properties["Namespace"], properties["Statistic"], properties["Threshold"]) == ("AWS/Lambda", "Sum", 0)
     assert properties["ComparisonOperator"] == "GreaterThanThreshold"
-    assert properties["AlarmActions"] == [{"Ref": "FailureTopic"}]
+    assert properties["AlarmActions"] == [STACK.arn("FailureTopic")]
     assert RESOURCES[alarm].get("Condition") == RESOURCES[name].get("Condition")
 
 

@@ -1,33 +1,33 @@
-"""The template's alarms, dashboard (as CloudWatch receives it) and saved queries, and the metrics that they use."""
+"""The alarms, the dashboard and the saved queries of a stack with every flow, and the metrics that they use."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tests.template.aws_metrics import KNOWN, NAMED_BY
 from tests.template.metrics import in_source
-from tests.template.test_template import RESOURCES, TEMPLATE
+from tests.template.roles.resolved_template import CHATBOT, WORKER, Stack
 
-ALARMS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
-QUERIES = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Logs::QueryDefinition"}
+REFRESHER, REPORT = {"TokenRefreshSchedule": "rate(1 hour)"}, {"RetryReportSchedule": "rate(7 days)"}
+STACK = Stack(**CHATBOT, **REFRESHER, **WORKER, **REPORT)
+ALARMS = STACK.of_type("AWS::CloudWatch::Alarm")
+QUERIES = STACK.of_type("AWS::Logs::QueryDefinition")
+# Namespace -> the metrics that filters write there.
 FILTERED = {
-    "Slotkeeper/${AWS::StackName}": {
-        transformation["MetricName"]
-        for resource in RESOURCES.values()
-        if resource["Type"] == "AWS::Logs::MetricFilter"
-        for transformation in resource["Properties"]["MetricTransformations"]
-    }
+    transformation["MetricNamespace"]: {transformation["MetricName"]}
+    for filtered in STACK.of_type("AWS::Logs::MetricFilter").values()
+    for transformation in filtered["MetricTransformations"]
 }
-PSEUDO = {"AWS::StackName", "AWS::Region", "AWS::Partition", "AWS::AccountId", "AWS::URLSuffix"}
+OF_THE_STACK = (("service", "slotkeeper"),)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A metric that an alarm or a widget uses. `dimensions`: names and values, as written in the template."""
+    """A metric that an alarm or a widget uses, with the names and values of its dimensions."""
 
     namespace: str
     name: str
@@ -48,56 +48,28 @@ def judge(asked: Asked) -> str:
     if asked.name not in KNOWN.get((asked.namespace, names), set()):
         return f"AWS has no {asked.namespace} {asked.name} under {names}"
     for name, value in asked.dimensions:
-        resource = re.sub(r"^\$\{(\w+)(\.QueueName)?\}$", r"\1", value)
-        if name in NAMED_BY and RESOURCES.get(resource, {}).get("Type") != NAMED_BY[name]:
+        if name in NAMED_BY and value not in map(_reference, STACK.of_type(NAMED_BY[name])):
             return f"{name} is {value}, which is not a {NAMED_BY[name]}"
     return ""
 
 
-def as_text(value: Any, conditions: Collection[str] = ()) -> str:
-    """A value of the template as a text for Fn::Sub, where these conditions are true."""
-    match value:
-        case {"Fn::If": [condition, if_true, if_false]}:
-            return as_text(if_true if condition in conditions else if_false, conditions)
-        case {"Fn::Sub": [text, {**variables}]}:
-            for name, inner in variables.items():
-                text = text.replace(f"${{{name}}}", as_text(inner, conditions))
-            return str(text)
-        case {"Ref": name}:
-            return f"${{{name}}}"
-        case {"Fn::GetAtt": [name, attribute]}:
-            return f"${{{name}.{attribute}}}"
-        case {"Fn::Sub": str(text)}:
-            return text
-    return str(value)
-
-
-# ------------------------------------------------------------------------------------------------------------ alarms
+def _reference(name: str) -> str:
+    """The name of a resource, or the ARN of a state machine."""
+    is_machine = STACK.resources[name]["Type"] == "AWS::StepFunctions::StateMachine"
+    return STACK.arn(name) if is_machine else STACK.physical(name)
 
 
 def asked_by_alarm(alarm: Any) -> Iterator[Asked]:
     metrics = [each["MetricStat"]["Metric"] for each in alarm.get("Metrics", []) if "MetricStat" in each]
     for metric in metrics or [alarm]:
-        dimensions = tuple((each["Name"], as_text(each["Value"])) for each in metric.get("Dimensions", []))
-        yield Asked(as_text(metric["Namespace"]), metric["MetricName"], dimensions)
+        dimensions = tuple((each["Name"], each["Value"]) for each in metric.get("Dimensions", []))
+        yield Asked(metric["Namespace"], metric["MetricName"], dimensions)
 
 
-# --------------------------------------------------------------------------------------------------------- dashboard
-
-
-FLOWS = ("HasChatbot", "HasRefresher", "HasRetryReport", "HasWorker")
-
-
-def dashboard(conditions: Collection[str] = FLOWS) -> dict[str, Any]:
-    """The body, with unresolved references. Raises ValueError if it is not JSON."""
-    body: dict[str, Any] = json.loads(as_text(RESOURCES["Dashboard"]["Properties"]["DashboardBody"], conditions))
-    return body
-
-
-def unknown_references(text: str) -> set[str]:
-    """The names in a text for Fn::Sub that the template does not define; `${!...}` is CloudWatch syntax."""
-    referred = {name.partition(".")[0] for name in re.findall(r"\$\{([^!}][^}]*)\}", text)}
-    return referred - RESOURCES.keys() - TEMPLATE["Parameters"].keys() - PSEUDO
+def widgets(stack: Stack = STACK) -> list[dict[str, Any]]:
+    """The widgets of a stack's dashboard. Raises ValueError if its body is not JSON."""
+    shown: list[dict[str, Any]] = json.loads(stack.properties("Dashboard")["DashboardBody"])["widgets"]
+    return shown
 
 
 def asked_by_widget(widget: dict[str, Any]) -> Iterator[Asked]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.request import execution_name
-from tests.template.watched import QUERIES, dashboard
+from tests.template.watched import QUERIES, widgets
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import Load
@@ -56,12 +56,6 @@ def _one(comparison: str, line: dict[str, Any]) -> bool:
     return bool(re.search(value[1:-1], str(line.get(name, ""))))
 
 
-def _deployed(group: dict[str, Any]) -> dict[str, Any]:
-    """The log group of a stack with every flow."""
-    deployed: dict[str, Any] = group["Fn::If"][1] if "Fn::If" in group else group
-    return deployed
-
-
 def _query(text: str, groups: list[str]) -> Query:
     for blank, filled in FILL_IN.items():
         text = text.replace(blank, filled)
@@ -73,15 +67,14 @@ def _snake(name: str) -> str:
 
 
 def _of_the_dashboard() -> Query:
-    (widget,) = (widget for widget in dashboard()["widgets"] if widget["type"] == "log")
+    (widget,) = (widget for widget in widgets() if widget["type"] == "log")
     source, rest = widget["properties"]["query"].split(" | ", 1)
-    return _query(rest.replace(" | ", "\n| "), re.findall(r"\$\{(\w+)\}", source))
+    return _query(rest.replace(" | ", "\n| "), re.findall(r"'(\w+)'", source))
 
 
-ALL = {
-    name: _query(properties["QueryString"], [_deployed(group)["Ref"] for group in properties["LogGroupNames"]])
-    for name, properties in QUERIES.items()
-} | {"of the dashboard": _of_the_dashboard()}
+ALL = {name: _query(properties["QueryString"], properties["LogGroupNames"]) for name, properties in QUERIES.items()} | {
+    "of the dashboard": _of_the_dashboard()
+}
 
 
 @pytest.fixture
