@@ -15,7 +15,6 @@ It refuses a change that loses a resource. To accept that loss, first delete the
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -116,40 +115,6 @@ def _losses(name: str, before: Template, after: Template | None) -> Iterator[str
                 f"{name} had the {policy} {before[policy]} and has {after.get(policy, 'none, which is Delete')}: "
                 f"{content} would be deleted with it. Keep it"
             )
-
-
-def movers(template: Template) -> dict[str, set[str]]:
-    """For each stateful resource of a translated template, the parameters that can replace or delete it.
-
-    Over-approximated: all parameters that its create-only properties or its condition reach through any resource.
-    """
-    return {name: _parameters(template, name, set()) for name in stateful(template)}
-
-
-def _parameters(template: Template, name: str, seen: set[str]) -> set[str]:
-    """The parameters on which the identity of a resource, or the value of a condition, depends."""
-    if name in seen:
-        return set()
-    seen.add(name)
-    if name in template["Parameters"]:
-        return {name}
-    if name in template["Conditions"]:
-        return _mentioned(template, template["Conditions"][name], seen)
-    if name not in template["Resources"]:
-        return set()  # a pseudo parameter, constant for a stack
-    resource = template["Resources"][name]
-    return _mentioned(template, [resource.get("Condition", ""), *create_only(resource).values()], seen)
-
-
-def _mentioned(template: Template, value: Any, seen: set[str]) -> set[str]:
-    """The parameters behind every name in an expression: those of Ref, GetAtt and If, and those inside Sub's text."""
-    if isinstance(value, Mapping):
-        value = [*value.values(), *value.keys()]
-    if isinstance(value, str):
-        return set[str]().union(*(_parameters(template, name, seen) for name in re.findall(r"\w+", value)))
-    if isinstance(value, list):
-        return set[str]().union(*(_mentioned(template, each, seen) for each in value))
-    return set()
 
 
 def read_baseline() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.template.parsing import parsed_template, translated
-from tests.template.stateful import POLICIES, RETAINED, ROOT, STATEFUL, losses, movers, read_baseline, stateful
+from tests.template.stateful import POLICIES, RETAINED, ROOT, STATEFUL, losses, read_baseline, stateful
 
 WRITTEN = parsed_template()
 
@@ -29,14 +29,6 @@ EXPENDABLE_TYPES = {
     "export logs that you need for longer (docs/upgrades.md)",
     "AWS::SNS::Topic": "without alarms nothing is published to it",
     "AWS::StepFunctions::StateMachine": "its executions end with the stack, and a retained one starts none",
-}
-# The parameters that delete the resources of a flow on purpose, by the flow's condition. The baseline has each
-# resource's condition.
-MAY_MOVE = {
-    "HasChatbot": {"ChatApiUrl"},
-    "HasRefresher": {"ChatApiUrl", "TokenRefreshSchedule"},
-    "HasWorker": {"DeployWorker"},
-    "HasRetryReport": {"DeployWorker", "RetryReportSchedule"},
 }
 
 
@@ -86,11 +78,6 @@ def test_a_table_that_cannot_be_recreated_is_protected_and_backed_up(table: str)
     properties = _template()["Resources"][table]["Properties"]
     assert properties["DeletionProtectionEnabled"] is True
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-
-
-def test_no_parameter_replaces_or_deletes_a_stateful_resource_but_those_of_its_flow() -> None:
-    conditions = {name: _template()["Resources"][name].get("Condition", "") for name in _held()}
-    assert movers(_template()) == {name: MAY_MOVE.get(condition, set()) for name, condition in conditions.items()}
 
 
 def test_other_values_of_all_parameters_make_the_same_resources() -> None:
@@ -164,15 +151,3 @@ def test_a_change_that_loses_nothing_is_not_reported() -> None:
     tags = [{"Key": "team", "Value": "data"}]
     changed = _changed(("RequestQueue", "Properties.VisibilityTimeout", 200), ("SlotTable", "Properties.Tags", tags))
     assert losses(_held(), stateful(changed)) == []
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "parameter"),
-    [
-        ("Condition", "HasVpc", "SubnetIds"),
-        ("Properties.TableName", {"Fn::Sub": "slots-${SubnetIds}"}, "SubnetIds"),
-        ("Properties.TableName", {"Ref": "WorkQueue"}, "DeployWorker"),
-    ],
-)
-def test_a_parameter_that_would_move_a_table_is_found(place: str, value: Any, parameter: str) -> None:
-    assert movers(_changed(("SlotTable", place, value)))["SlotTable"] == {parameter}
