@@ -1,8 +1,8 @@
 """The one reader of a stack: every answer of the command and of the console reads through it.
 
-A reading is made once for all who ask at the same time, and is kept: in a command as long as it runs, in the console
-for some seconds. Readings are bounded, and say what they left out. Calls whose quota the janitor needs wait for a
-budget (`stack_connection.BUDGETS`).
+A reading is made once for all answers that need it at the same time, and is kept: in a command as long as it runs, in
+the console for some seconds. Readings are bounded, and name the parts that they left out. Calls whose quota the janitor
+needs wait for a budget (`stack_connection.BUDGETS`).
 
 Errors of AWS pass through as ClientError or BotoCoreError, so that an answer can name what it could not read
 (`unread.Search`). An error is not kept.
@@ -65,10 +65,10 @@ class Account:
     """Reads a stack.
 
     Args:
-        keeps: seconds for which a reading serves all who ask; infinite in a command.
+        keeps: seconds for which a reading serves all answers; infinite in a command.
 
     Attributes:
-        control: the layer's objects, for what is not a reading below.
+        control: the layer's objects, for all other reads.
     """
 
     def __init__(self, stack: StackConnection, keeps: float = math.inf) -> None:
@@ -131,7 +131,7 @@ class Account:
         return self.kept(("process", name), lambda: self.control.process(name))
 
     def item(self, name: str) -> Process | MalformedProcess | None:
-        """What the item of a process is: one consistent GetItem; None if there is none."""
+        """A process, also one whose item is malformed: one consistent GetItem; None if there is none."""
 
         def read() -> Process | MalformedProcess | None:
             try:

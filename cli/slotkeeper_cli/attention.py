@@ -23,7 +23,7 @@ URGENT = tuple(check for check in CHECKS if check.is_urgent)
 
 
 def attention(account: Account) -> dict[str, Any]:
-    """What is wrong, the worst first, and what could not be read.
+    """The faults that are urgent, the worst first, and the checks that could not be made.
 
     Returns:
         items: each with `severity` (bad, warn), `process` or None, `what` in one line, `since` (ISO 8601) or None,

@@ -59,7 +59,7 @@ Outcome = tuple[Chosen, str]
 
 @dataclass
 class BulkReport:
-    """What was done.
+    """The requests that were changed, and those that were not.
 
     Attributes:
         left: each with the reason why it was not changed.
@@ -100,13 +100,13 @@ class RequestChange(ABC):
 
     Attributes:
         action: of the audit lines.
-        verb: what is done, such as `cancelled`.
+        verb: the participle of the change, such as `cancelled`.
         unchanged: the reason for which a request is left that was changed before.
         batch_size: the number of requests that one call of `act_on` receives.
         parts: how many calls of `act_on` an audit line is written for. They are made at the same time.
         chosen: the requests to change.
         left: the others, with the reason.
-        notes: what the answer states of a request that was changed, by its execution: its field in JSON and its value.
+        notes: further facts of a request that was changed, by its execution: its field in JSON and its value.
     """
 
     action: ClassVar[str]
@@ -121,7 +121,7 @@ class RequestChange(ABC):
 
     @abstractmethod
     def question(self) -> str:
-        """What the operator confirms; empty if there is nothing to ask."""
+        """The question to the operator; empty if there is nothing to ask."""
 
     @abstractmethod
     def act_on(self, process: str, part: Sequence[Chosen]) -> Iterable[Outcome]:
@@ -129,10 +129,10 @@ class RequestChange(ABC):
 
     @abstractmethod
     def follow_up(self, process: str, done: list[str], /) -> None:
-        """What follows a change of these executions, such as a ring; also if the rest was not changed."""
+        """Send the messages that a change of these executions needs, such as a ring; also if the rest was left."""
 
     def finish(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """What the command does after that, such as a stop: yield each as JSON shows it, and as text."""
+        """Carry out the last step, such as a stop: yield each result as JSON shows it, and as text."""
         yield from ()
 
 

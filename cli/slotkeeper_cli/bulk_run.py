@@ -1,7 +1,7 @@
 """Carries out a change of many requests: cancel, redrive or discard.
 
-It asks, changes the requests process by process and in steps, with an audit line before each step, and reports what was
-changed and what was left, with the reasons.
+It asks, changes the requests process by process and in steps, with an audit line before each step, and reports the
+requests that were changed, and those that were left, with the reasons.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def carry_out(
     also: str = "",
     not_read: Sequence[UnreadSource] = (),
 ) -> None:
-    """Ask, change the requests, and report. An interruption passes through, after a line with what was done.
+    """Ask, change the requests, and report. An interruption passes through, after a line with their number.
 
     Args:
         also: the name in JSON of what `finish` has done; empty: the answer does not have it.
@@ -98,7 +98,7 @@ def _made(context: CommandContext, change: RequestChange) -> BulkReport:
 
 def _step(change: RequestChange, process: str, step: Sequence[Chosen], report: BulkReport) -> None:
     def act_on(part: Sequence[Chosen]) -> tuple[list[Outcome], str]:
-        """What came of some requests; and why the others were not tried, or ""."""
+        """The outcomes of some requests; and why the others were not tried, or ""."""
         outcomes = list[Outcome]()
         try:
             outcomes += change.act_on(process, part)

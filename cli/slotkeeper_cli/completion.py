@@ -85,7 +85,7 @@ def _leave_the_terminal() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 2):
         os.dup2(nothing, stream)
-    # A question opens /dev/tty, which a session of its own does not have. A shell starts the command in its own process
+    # A question opens /dev/tty, which a new session does not have. A shell starts the command in its own process
     # group; the leader of one could not leave.
     with suppress(PermissionError):
         os.setsid()

@@ -173,7 +173,7 @@ class DeadLetterQueueReader:
         return self._size
 
     def unread(self, limit: int | None = None) -> UnreadSource | None:
-        """What the last peek or sweep could not read; None if it has read all. `limit`: that of the peek."""
+        """The messages that the last peek or sweep has not read; None if it read all. `limit`: that of the peek."""
         size, read = self.size(), len(self._read)
         if limit is not None and read >= limit < size:
             why = f"the command reads at most {limit:,}. List all with: {next_step('dlq list', self.queue, limit=size)}"

@@ -6,10 +6,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 
 class CommandError(Exception):
-    """A message for the operator: what is wrong, what was expected, what to do.
+    """A message for the operator: the problem, the expected value, the remedy.
 
     Args:
-        sentences: each is printed on a line of its own.
+        sentences: each is printed on its own line.
     """
 
     exit_code: ClassVar[int] = 1
@@ -44,7 +44,7 @@ class ProblemsFound(CommandError):
 class NeedsYes(CommandError):
     """The command asks a question, and there is no terminal on which to answer. Nothing was changed.
 
-    The console in the browser asks the question in its place. `why` is the last line of what the command prints.
+    The console in the browser asks the question in its place. `why` is the last line that the command prints.
     """
 
     exit_code = 6

@@ -42,7 +42,7 @@ def expected_starts(
     """When each request of a queue is expected to start, by execution, as JSON shows it.
 
     `at` is the median of the replays, in ISO 8601, and `seconds` the time until then. Both are None if no time can be
-    given: `text` says why.
+    given: `text` has the reason.
 
     Args:
         queue: in its order, all of it.

@@ -1,7 +1,7 @@
 """What `slotkeeper explain` answers: where a request is and why, each attempt, and what to do next.
 
 The calls of an answer do not grow with the number of processes. A request is found by two, of its index and its rows.
-What a request waits for, or what it runs, is read for the first MAX_EXPLAINED requests with its id.
+The holders that a request waits for, or its work, are read for the first MAX_EXPLAINED requests with its id.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def explain_process(account: Account, name: str) -> dict[str, Any]:
 
 
 class _Reader:
-    """What one answer reads, and what it could not read."""
+    """The reads of one answer, and the sources that it could not read."""
 
     def __init__(self, account: Account) -> None:
         self._account, self.search, self.now = account, Search(), time.time()
@@ -175,7 +175,7 @@ class _Reader:
         return {**named, **explained, "holders": holders, "attempts": self._attempts(one, run, waits)}
 
     def _attempts(self, one: Attempts, run: Run | None, waits: str) -> list[dict[str, Any]]:
-        """The attempts, each with its timeline; the last one with what it runs."""
+        """The attempts, each with its timeline; the last one with its work."""
         runs = f"{kind_of(run.target).work_noun} {run.work['id']} {run.work['state']}" if run and run.work else ""
         shown = []
         for row in one:

@@ -1,4 +1,4 @@
-"""Holders of slots: what runs in them, when a slot will be free, and both as text."""
+"""Holders of slots: their work, when a slot will be free, and both as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def executions_of(process: Process) -> dict[str, Holder]:
 
 
 def target_of(process: Process, holder: Holder) -> str:
-    """What a holder runs. A reservation has no target yet: its workflow copies the process's own."""
+    """The target of a holder. A reservation has no target yet: its workflow copies the process's own."""
     return holder.target or process.target
 
 
@@ -81,7 +81,7 @@ def estimate(
     Args:
         parameters: those of the stack.
         ended_at: when the execution ended, in seconds since the epoch.
-        target: what it ran.
+        target: the job or state machine that it ran.
         work: its Glue run or child execution with its `state`; None if it has none.
         settle_seconds: those of the holder.
     """

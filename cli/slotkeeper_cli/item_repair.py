@@ -41,7 +41,7 @@ _SAFE_OF_HOLDER: Mapping[str, tuple[Value | None, str]] = {
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a holder outside of the item.
+    """The facts of a holder outside of the item.
 
     Attributes:
         started: when its execution started, in seconds since the epoch; None if there is no such execution.

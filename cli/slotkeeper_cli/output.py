@@ -1,6 +1,6 @@
 """Print a command's result to stdout, as text or JSON, and everything else to stderr.
 
-What is printed contains texts of senders, whose control characters are escaped here: each string is printed on one
+The printed texts contain those of senders, whose control characters are escaped here: each string is printed on one
 line. Only `print_lines` prints the lines of a text.
 """
 

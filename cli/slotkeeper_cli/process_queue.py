@@ -76,7 +76,7 @@ class ProcessQueue:
 
     @cached_property
     def plan(self) -> Plan | None:
-        """What a dispatch would do; None of a process that is malformed or runs no requests, and without requests."""
+        """The plan of a dispatch; None of a process that is malformed or runs no requests, and without requests."""
         if not (self.rows and isinstance(self.process, Process) and self.process.target != NO_TARGET):
             return None
         # No reservation is old enough here: only a dispatch starts again what a dead one has left.

@@ -12,7 +12,7 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.unread import Search
 
-# Pages of 1 MB, each of some 2,000 requests: of the queue, of open requests, and of each part of what has ended.
+# Pages of 1 MB, each of some 2,000 requests: of the queue, of open requests, and of each part of the ended requests.
 MAX_HISTORY_PAGES = 50
 PARTS = 48
 # With a page that shows whether there are parts, and the rows that have started.
@@ -47,7 +47,7 @@ class ProcessRows:
         return sorted(found.values(), key=lambda row: row.sent)
 
     def _ended(self, since: float, until: float) -> list[RequestRow]:
-        """What has ended in a period: one page; of more, the rest in parts of equal time, some at the same time."""
+        """The ended requests of a period: one page; of more, the rest in parts of equal time, some at the same time."""
         read = partial(self._rows.history, self._process)
         first = read(since, until, 1)
         if not first.is_cut:

@@ -1,7 +1,7 @@
 """Select dead-letter messages, and redrive them.
 
-A message is sent again and then deleted. A command that dies in between loses nothing, and what it redrives a second
-time has no effect.
+A message is sent again and then deleted. A command that dies in between loses nothing, and a second redrive of a
+message has no effect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Show what a command reads, and read it again every few seconds, until Ctrl-C.
 
-On a terminal the newest data replaces the earlier on a screen of its own; into a pipe or file each refresh is printed
+On a terminal the newest data replaces the earlier on an alternate screen; into a pipe or file each refresh is printed
 after the other. Both state when the data was read. If a refresh fails, the earlier data stays under its own time, with
 the error.
 """

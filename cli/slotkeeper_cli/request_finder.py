@@ -1,4 +1,4 @@
-"""Finds a request: the rows of its attempts, and what runs of the last one."""
+"""Finds a request: the rows of its attempts, and the work of the last one."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _has_no_caller(row: RequestRow) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """What runs of a request that has started.
+    """The slot, execution and work of a request that has started.
 
     Attributes:
         holder: None: it holds no slot.
@@ -135,7 +135,7 @@ class Run:
     is_read: bool = True
 
     def as_dict(self) -> dict[str, Any]:
-        """What runs as JSON shows it."""
+        """The same as JSON shows it."""
         data: dict[str, Any] = {}
         if self.holder is not None:
             data |= {"slot": self.holder.state, "held_since": iso(self.holder.since), "weight": self.holder.weight}

@@ -92,7 +92,7 @@ def listing(account: Account, process: str, states: Collection[ListedState], lim
     queued = _queued(account, search, queue, limit) if queue else []
     reader = ProcessRows(search, account.control.rows, account.control.row_search, process)
     started = reader.started() if "started" in wanted else []
-    # What has started since the queue was read.
+    # Requests that have started since the queue was read.
     running = {row.execution for row in started}
     queued = [each for each in queued if each["execution"] not in running]
     ended = _ended(account, search, process, wanted - {"queued", "started"}, limit if states else LAST_ENDED)

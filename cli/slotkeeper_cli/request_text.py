@@ -1,6 +1,6 @@
 """Why a request is where it is: one sentence, the reasons, the expected start, and what to do next.
 
-Every function decides from what was read before, and makes no call.
+Every function decides from its arguments, and makes no call.
 """
 
 from __future__ import annotations
@@ -171,14 +171,14 @@ def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> dic
 
 
 def timeline(row: RequestRow, now: float, waits: str = "", runs: str = "") -> list[dict[str, Any]]:
-    """What has happened to an attempt, in order.
+    """The events of an attempt, in order.
 
     Each has `what`: sent, waited, started, ended or published; `at`: its time or its begin in ISO 8601, None if that is
     not recorded; `for_seconds`: for how long, until now if it continues, None if that is not known; and `why`.
 
     Args:
         waits: why it has not started.
-        runs: what runs, or ran.
+        runs: its work, which runs or has ended.
     """
     end = now if row.ended is None else row.ended
     is_start_unknown = row.started is None and row.state in ("SUCCEEDED", "FAILED")  # it had ended before the mark

@@ -16,7 +16,7 @@ from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.formatting import iso, local_time, seconds
 
 _TIMES = ("sent", "held_since", "started", "ended", "start_before")
-# A request's field with its task token, and what is shown in its place.
+# A request's field with its task token, and the text that replaces it.
 FIELD = "task_token"
 HIDDEN = "(hidden)"
 # The codes of rejected requests whose rows have no content to run again, and what to do.

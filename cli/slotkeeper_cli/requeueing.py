@@ -204,4 +204,4 @@ class Discarding(RowChange):
             yield one, "" if is_done else "it has changed meanwhile"
 
     def follow_up(self, process: str, _: list[str], /) -> None:
-        """Nothing: what is discarded is in no queue."""
+        """Nothing: a discarded request is in no queue."""

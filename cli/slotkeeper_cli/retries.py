@@ -119,7 +119,7 @@ def read_downstreams(stack: StackConnection) -> dict[str, Health | MalformedHeal
 
 
 def summary(name: str, health: Health) -> dict[str, Any]:
-    """What the item states, without the settings of the policy."""
+    """The facts of the item, without the settings of the policy."""
     last = health.breaker.changes[-1] if health.breaker.changes else None
     is_due = health.breaker.state == State.OPEN and not health.breaker.forced
     return {

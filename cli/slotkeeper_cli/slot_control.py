@@ -102,7 +102,7 @@ def add_command(name: str) -> NextStep:
 
 
 def repair_texts(malformed: Iterable[MalformedProcess]) -> list[str]:
-    """For each malformed process, what is wrong and the command that repairs it."""
+    """For each malformed process, its fault and the command that repairs it."""
     return [f"{one}. Repair it: {next_step('process repair', one.process)}" for one in malformed]
 
 
@@ -152,7 +152,7 @@ def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
 
 
 def _target_that_runs(stack: StackConnection, execution: str) -> str | None:
-    """What an execution runs that is between _RUNS and ReleaseSlot; None for any other execution."""
+    """The target of an execution that is between _RUNS and ReleaseSlot; None for any other execution."""
     stepfunctions = stack.client("stepfunctions")
     pages = stepfunctions.get_paginator("get_execution_history")
     is_running, target = False, ""
@@ -172,7 +172,7 @@ def _target_that_runs(stack: StackConnection, execution: str) -> str | None:
 
 
 def confirmed_target(stack: StackConnection, execution: str) -> str:
-    """What an execution has confirmed that it runs; empty if the first events of its history do not state it."""
+    """The target that an execution has confirmed; empty if the first events of its history do not state it."""
     arn = stack.execution_arn(execution)
     events = stack.client("stepfunctions").get_execution_history(executionArn=arn, maxResults=100)["events"]
     left = (event.get("stateExitedEventDetails", {}) for event in events)

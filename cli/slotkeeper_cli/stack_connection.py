@@ -81,7 +81,7 @@ class CallBudget:
         self._lock = threading.Lock()
 
     def take(self, **_event: Any) -> None:
-        """Take a token; wait for it if there is none. botocore calls it before a call, with what it sends."""
+        """Take a token; wait for it if there is none. botocore calls it before each call, with the request."""
         with self._lock:
             now = time.monotonic()
             self._tokens = min(self._size, self._tokens + (now - self._at) * self._refill) - 1

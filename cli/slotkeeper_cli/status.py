@@ -105,7 +105,7 @@ def _queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
 
 
 def _details(account: Account, search: Search, process: Process, now: float) -> list[dict[str, Any]]:
-    """The holders of a process, oldest first, with what runs in them."""
+    """The holders of a process, oldest first, with their work."""
     every = sorted(process.holders.items(), key=lambda entry: entry[1].since)
     executions = [name for name, holder in every if not holder.is_lease]
     named = executions[:MAX_DETAILED]
@@ -129,7 +129,7 @@ def _details(account: Account, search: Search, process: Process, now: float) -> 
 
 
 def _work(account: Account, search: Search, process: Process, named: list[str]) -> dict[str, ShownWork]:
-    """What runs in these holders, by execution. Holders may have an earlier target of the process."""
+    """The work of these holders, by execution. Holders may have an earlier target of the process."""
     since: dict[str, dict[str, int]] = {}
     for name in named:
         holder = process.holders[name]

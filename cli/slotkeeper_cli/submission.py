@@ -49,7 +49,7 @@ class InvalidRequests(CommandError):
 
 @dataclass(frozen=True)
 class Submitted:
-    """A request to send, and what is known of it.
+    """A request to send, with its row.
 
     Attributes:
         number: of its line.

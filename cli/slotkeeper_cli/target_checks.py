@@ -1,4 +1,4 @@
-"""Targets of processes, Glue jobs and state machines: whether a process can use one, what runs, and for how long."""
+"""Targets of processes, Glue jobs and state machines: whether a process can use one, its work, and its usual time."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class StateMachineTarget:
         try:
             machine: dict[str, Any] = stepfunctions.describe_state_machine(
                 stateMachineArn=self.arn,
-                includedData="METADATA_ONLY",  # without the definition, which a key of its own may encrypt
+                includedData="METADATA_ONLY",  # without the definition, which another key may encrypt
             )
         except stepfunctions.exceptions.StateMachineDoesNotExist:
             return None

@@ -1,4 +1,4 @@
-"""What a command could not read: an absence is stated only of what was read."""
+"""The sources that a command could not read: an absence is stated only of the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Search:
             return otherwise
 
     def rows[Row](self, listed: Listed[Row], what: str) -> list[Row]:
-        """What a bounded read of RequestTable has found. What it has not is noted."""
+        """The rows that a bounded read of RequestTable has found. The others are noted."""
         if listed.is_cut:
             self.note_unread("RequestTable", f"there are more than {len(listed.rows):,} {what}")
         self.note_malformed_rows(listed.malformed)

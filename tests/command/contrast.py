@@ -1,4 +1,4 @@
-"""The contrast of a page's texts, computed from what a browser has rendered.
+"""The contrast of a page's texts, computed from the page as a browser has rendered it.
 
 WCAG 2.2, success criterion 1.4.3, asks for 4.5 of texts. Here that holds for large texts too, and not for disabled
 controls, which it exempts.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# For each text node, and each text that the style adds before an element: what is painted below its middle, from the
+# For each text node, and each text that the style adds before an element: the colors below its middle, from the
 # canvas upwards, and its color on it.
 _MEASURE = """() => {
   const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })

@@ -1,4 +1,4 @@
-"""What `slotkeeper dlq` answers, and what it could not read."""
+"""Answers of `slotkeeper dlq`, also with unread messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel of the library and the command, and what the distributions of an environment require and contain."""
+"""The wheel of the library and the command, and the distributions of an environment, with their requirements."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def command_of(arguments: Sequence[str]) -> str:
 
 
 def undocumented(name: str, data: Any) -> list[str]:
-    """What the section of a command does not have of its answer."""
+    """The keys of an answer that the section of its command lacks."""
     return sorted(set(_differences(sections()[name], data, (), name)))
 
 

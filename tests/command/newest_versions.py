@@ -48,7 +48,7 @@ print(json.dumps([server.HOST, sorted({name.split(".")[0] for name in sys.module
 
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel, and the newest allowed versions of what it and its extras name.
+    """The Python of an environment with the wheel, and the newest versions of the packages that it and its extras name.
 
     What those need in turn is this environment's, so that pip looks for few packages.
     """
@@ -85,7 +85,7 @@ def _pip(*arguments: str) -> None:
 
 
 def _in(python: Path, code: str, *, before: str = "", stdin: str = "") -> Any:
-    """What a program prints as JSON in an environment, with a folder before its packages."""
+    """The JSON that a program prints in an environment, with a folder before its packages."""
     environment = {"PYTHONPATH": before, "COLUMNS": "500"}
     ran = subprocess.run(
         [python, "-c", code], input=stdin, env=environment, capture_output=True, text=True, check=False

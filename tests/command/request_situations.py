@@ -476,7 +476,7 @@ _SUBMIT = {
             *(
                 (
                     *(f"{_DAY_2} {option}", 3, "1 id was used by another request in the last 90 days. Give the new "),
-                    *("request an id of its own.", f"request a of sample ({state})", "Nothing was sent."),
+                    *("Give the new request another id.", f"request a of sample ({state})", "Nothing was sent."),
                     {"never": ("sent: a", "line 1")},
                 )
                 for option in ("", "--wait")

@@ -1,4 +1,4 @@
-"""The form of the table of situations: what the stack is like, what an operator asks, and the right answer.
+"""The form of the table of situations: the state of a stack, an operator's question, and the right answer.
 
 Each module `*_situations.py` of this folder has SITUATIONS: the situation in words -> its row. `test_situations.py`
 runs all rows.

@@ -34,7 +34,7 @@ class Gate:
 
 
 class Terminal:
-    """What an operator sees and types.
+    """A terminal, as an operator sees it and types.
 
     Args:
         fork: process id of the command.
@@ -76,7 +76,7 @@ class Terminal:
         os.write(self._device, text.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Change the size of the terminal, as a window does: what it shows is lost."""
+        """Change the size of the terminal, as a window does: its text is lost."""
         self._screen.resize(lines, columns)
         self._screen.reset()
         _set_size(self._device, columns, lines)

@@ -1,4 +1,4 @@
-"""The one reader of a stack: who asks at the same time shares a reading, and what the janitor needs is left to it."""
+"""The one reader of a stack: answers at the same time share a reading, and the janitor keeps its quota."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_command_takes_half_of_the_lowest_quota_and_leaves_the_rest(
 def test_each_call_that_has_a_budget_takes_from_it_but_for_the_embedded_aws(
     monkeypatch: pytest.MonkeyPatch, operator: Operator, is_local: bool, taken: int
 ) -> None:
-    """A client of its own, since the clients of tests are shared."""
+    """A new client, since the clients of tests are shared."""
     takes = list[str]()
     monkeypatch.setattr(stack_connection, "BUDGETS", BUDGETS)
     monkeypatch.setattr(CallBudget, "take", lambda _self, model, **_: takes.append(model.name))
@@ -103,7 +103,7 @@ def test_a_reading_is_kept_for_its_seconds(clock: _Clock, operator: Operator) ->
     assert reader.kept(("key",), lambda: 3) == 3
     clock.now += 60
     reader.kept(("other",), lambda: 4)
-    assert reader.kept(("key",), lambda: 5, math.inf) == 5  # the old one is gone, and takes no memory
+    assert reader.kept(("key",), lambda: 5, math.inf) == 5  # the old one takes no memory any more
 
 
 def test_a_reading_that_is_kept_for_longer_is_not_replaced_by_others(clock: _Clock, operator: Operator) -> None:

@@ -201,7 +201,7 @@ def _one_after_another(number: int) -> list[_Ran]:
 
 
 def test_a_hundred_thousand_requests_need_655_calls_for_them(audit: Audit) -> None:
-    """Their rows need 51: of the queue, of what has not ended, one page of what has ended, and 48 parts of the rest."""
+    """Their rows need 51: of the queue, of open requests, one page of ended ones, and 48 parts of the rest."""
     account = _Account(_one_after_another(100_000), _by_end)
     answer = audit(account, "--since", "12d")
     assert account.calls == {"ListExecutions": 104, "GetJobRuns": 500, "Query": 51}

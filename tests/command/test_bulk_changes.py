@@ -1,4 +1,4 @@
-"""Cancel, redrive and discard: what is written, sent and audited, in how many calls, and what is left."""
+"""Cancel, redrive and discard: their writes, messages and audit lines, their number of calls, and left requests."""
 
 from __future__ import annotations
 

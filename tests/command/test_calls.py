@@ -1,4 +1,4 @@
-"""The calls of an answer, as docs/operator.md states them: they do not grow with what an answer does not show."""
+"""The calls of an answer, as docs/operator.md states them: they do not grow with rows that an answer does not show."""
 
 from __future__ import annotations
 

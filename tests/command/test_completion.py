@@ -1,4 +1,4 @@
-"""What the shell completes: names of the stack, without a word on the terminal if that is not possible."""
+"""The completion of a shell: names of the stack, without a word on the terminal if that is not possible."""
 
 from __future__ import annotations
 

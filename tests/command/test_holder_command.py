@@ -53,7 +53,7 @@ def _heavy(operator: Operator) -> str:
     return operator.hold("a", weight=5)
 
 
-# What holds the slot; why it may be in use; what to do instead.
+# The holder of the slot; why it may be in use; what to do instead.
 REFUSED = {
     "its execution runs": (
         lambda operator: operator.hold("a"),

@@ -1,4 +1,4 @@
-"""The look of pages: texts of senders, states, the contrast in a browser, what the script does, and the timeline."""
+"""The look of pages: texts of senders, states, the contrast in a browser, the script, and the timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that texts advise: what a sender or an item contains is a value in them, and never an option."""
+"""The commands that texts advise: a text of a sender or an item is a value in them, and never an option."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMANDS = dict(all_commands())
 
 
 def _read(arguments: tuple[str, ...]) -> dict[str, Any]:
-    """What the operator command reads from arguments, by parameter."""
+    """The values that the operator command reads from arguments, by parameter."""
     path, words = "", list(arguments)
     while True:
         command = COMMANDS[path]

@@ -196,7 +196,7 @@ def test_a_holder_keeps_the_start_of_its_execution(
 def test_a_weight_that_no_request_states_is_the_whole_limit_or_the_operators(
     operator: Operator, given: tuple[str, ...], weight: str
 ) -> None:
-    """No request starts then until the holder has gone."""
+    """No request starts then until the holder has ended."""
     operator.processes.set_limit("sample", 9)
     operator.hold("a", weight=2)
     operator.lease("lease-1", 1_790_000_600, weight=5)

@@ -1,4 +1,4 @@
-"""`slotkeeper request list`: the requests of a process, one on each line, and what was not read."""
+"""`slotkeeper request list`: the requests of a process, one on each line, and the unread sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the table of situations: the command says what is, and changes nothing if it refuses or only looks."""
+"""Every row of the table of situations: the answer is right, and a refusal or a read changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = {
 
 
 @pytest.mark.parametrize("row", _ROWS.values(), ids=_ROWS)
-def test_the_command_says_what_is(row: Situation, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_answers_correctly(row: Situation, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     names = row.state(operator) or {}
     set_clock(monkeypatch, row.at)
     question = shlex.split(_named(row.question, names))

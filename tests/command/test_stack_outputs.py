@@ -1,4 +1,4 @@
-"""`slotkeeper stack outputs --export` in a shell: what the shell and boto3 then use."""
+"""`slotkeeper stack outputs --export` in a shell: the stack that the shell and boto3 then use."""
 
 from __future__ import annotations
 

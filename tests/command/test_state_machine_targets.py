@@ -1,4 +1,4 @@
-"""Processes whose target is a state machine: what is refused before anything is added, sent or released."""
+"""Processes whose target is a state machine: wrong ones are refused before anything is added, sent or released."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_reconcile_finds_an_execution_that_runs_a_state_machine(operator: Operat
 
 @pytest.mark.usefixtures("operator")
 def test_the_work_of_holders_is_read_from_a_bounded_number_of_pages() -> None:
-    """What is beyond is not absent: its state is UNKNOWN."""
+    """Work beyond that is not absent: its state is UNKNOWN."""
     started = datetime.fromtimestamp(NOW + 9, UTC)
     run = {"Id": "jr_1", "JobRunState": "RUNNING", "StartedOn": started, "Arguments": {MARKER: "p-1"}}
     pages = []

@@ -1,4 +1,4 @@
-"""`slotkeeper status`: what it shows of many and of one process, its calls, and stacks without an optional flow."""
+"""`slotkeeper status`: its answer of many and of one process, its calls, and stacks without an optional flow."""
 
 from __future__ import annotations
 

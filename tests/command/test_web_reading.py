@@ -1,4 +1,4 @@
-"""`slotkeeper web`: what its pages read, with how many calls, what they show of much, and what they may run."""
+"""`slotkeeper web`: the readings of its pages, their calls, long tables, and the commands that pages may run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_refresh_needs_few_calls_also_with_many_processes_and_much_that_has_en
         return found
 
     operator.hold("running")
-    refreshed()  # what is read once
+    refreshed()  # readings that are made once
     before = refreshed()
     for number in range(50):
         operator.processes.create(f"process-{number}", 5, "job")

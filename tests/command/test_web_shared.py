@@ -18,7 +18,7 @@ from tests.waiting import NEVER
 
 
 class Source:
-    """What is read: the number of the reading, once `open` is set."""
+    """The result: the number of the reading, once `open` is set."""
 
     def __init__(self, name: str = "source", *, is_slow: bool = False) -> None:
         self.reads, self.open = 0, Event()

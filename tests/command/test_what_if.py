@@ -1,4 +1,4 @@
-"""What is predicted from the records of a process, and when they do not show it."""
+"""The prediction from the records of a process, and when they do not show it."""
 
 from __future__ import annotations
 

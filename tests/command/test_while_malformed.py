@@ -1,4 +1,4 @@
-"""What the commands and the console answer while the item of a process is malformed: they name what is."""
+"""Answers of the commands and the console while the item of a process is malformed: they name what is."""
 
 from __future__ import annotations
 

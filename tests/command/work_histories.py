@@ -64,7 +64,7 @@ def attempt(
 
 
 def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 0.3) -> WorkInterval:
-    """What an execution ran, from some time after its start to some time before its end."""
+    """The work of an execution, from some time after its start to some time before its end."""
     ended = None if of.stopped is None else of.stopped - after
     return WorkInterval(of.execution, kind, of.started + before, ended, of.status == "SUCCEEDED")
 

@@ -1,7 +1,8 @@
 """The judge of a history of work: whether the guarantees of docs/correctness.md held. Pure; makes no call.
 
-A check fails only for what is certain in the records, however times were rounded. It is not shown if the records that
-it needs could not be read, or if nothing happened that could have violated it. Its docstring states what it cannot see.
+A check fails only for a violation that is certain in the records, however times were rounded. It is not shown if the
+records that it needs could not be read, or if nothing happened that could have violated it. Its docstring states what
+it cannot see.
 """
 
 from __future__ import annotations

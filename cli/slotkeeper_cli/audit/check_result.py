@@ -13,7 +13,7 @@ MAX_EXAMPLES = 10
 
 
 class Result(StrEnum):
-    """What the records state about a guarantee."""
+    """Whether the records show that a guarantee held."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -27,7 +27,7 @@ class CheckResult:
     Attributes:
         id: one word, by which callers name the check.
         claim: the guarantee in a sentence.
-        finding: what the records state, in a sentence.
+        finding: the statement of the records, in a sentence.
         numbers: the same as data.
         examples: what fails, at most MAX_EXAMPLES.
     """
@@ -55,7 +55,7 @@ class Found:
 def conclude(
     name: str, claim: str, found: Found, finding: str, numbers: Mapping[str, Any], *, shown: bool = True
 ) -> CheckResult:
-    """The result: what fails counts more than what cannot be decided, and that more than what holds."""
+    """The result: a violation counts more than an undecided case, and that more than a guarantee that held."""
     result = Result.HOLDS if shown else Result.NOT_SHOWN
     if found.unknown:
         result = Result.NOT_SHOWN

@@ -30,7 +30,7 @@ from slotkeeper_cli.audit.work_history import (
 )
 from slotkeeper_cli.formatting import count, iso
 
-# What ran of a process whose target has changed from a job to a state machine, or back.
+# The work of a process whose target has changed from a job to a state machine, or back.
 BOTH_KINDS = "run of either kind"
 _Ran = tuple[Interval, WorkInterval]  # when it certainly ran
 
@@ -75,7 +75,7 @@ def _plural(kind: str) -> str:
 
 
 def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
-    """What ran, by process and kind; if a process has had two kinds, also both together."""
+    """The work, by process and kind; if a process has had two kinds, also both together."""
     found: dict[str, dict[str, list[_Ran]]] = defaultdict(lambda: defaultdict(list))
     for each in history.work:
         if each.execution and not each.redriven:
@@ -94,7 +94,7 @@ def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
 def _peak(
     history: WorkHistory, name: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
 ) -> dict[str, Any]:
-    """The most weight at the same time in the period and the limit then; what is above goes into `found`."""
+    """The most weight at the same time in the period and the limit then; violations go into `found`."""
     lowest = limits.least(-math.inf, math.inf)
     best: dict[str, Any] = {}
     is_unknown = above = False

@@ -2,7 +2,7 @@
 
 Of each list the running executions are read first, then those that have ended, so that one which ends meanwhile is in
 the second part. The rows are read after the lists: an execution records its outcome before it ends. A list that could
-not be read completely is in `not_read` with what is missing, and no check that needs it is shown.
+not be read completely is in `not_read` with the missing part, and no check that needs it is shown.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class _Reader:
     ) -> Iterator[Mapping[str, Any]]:
         """The records of a list, until their times, which must descend, reach far enough.
 
-        The pages of a source are bounded: what is left out is noted.
+        The pages of a source are bounded: a list that was cut is noted.
         """
         last, descends, number = math.inf, True, 0
         for page in pages:
@@ -253,7 +253,7 @@ class _Reader:
         self, processes: Mapping[str, Process], attempts: Sequence[Attempt], acts: Sequence[OperatorAct]
     ) -> list[WorkInterval]:
         if self._search.missing("SlotTable"):
-            why = "what the processes run is in SlotTable, which could not be read completely"
+            why = "SlotTable, which names the targets of the processes, could not be read completely"
             for source in (GLUE_RUNS, CHILDREN):
                 self._search.note_unread(source, why)
         targets = {each.target for each in processes.values()}

@@ -39,7 +39,8 @@ def in_order(history: WorkHistory) -> CheckResult:
 
     It is not decided if the request in front may not have been in the queue. Messages may have been received late,
     unless one that was sent after it, of any process, has started or ended `bounds.intake` before. And a starter that
-    dies may leave no note of what it put back, unless all changes of `grants` between the two grants are known.
+    dies may leave no note of the reservations that it put back, unless all changes of `grants` between the two grants
+    are known.
     """
     claim = "requests start in the order of their priorities and places"
     found, starts = Found(unknown=history.lacks(REQUESTS)), 0
@@ -76,7 +77,7 @@ def _find_overtaken(
     limits, process = limit_steps(history, name), history.processes.get(name)
     intake = history.bounds.intake
     holders = process.holders if process else {}
-    # What is queued and has a holder was granted a slot, and a dispatch has still to note it.
+    # A queued request that has a holder was granted a slot, and a dispatch has still to note it.
     waiting = (each for each in history.rows_of[name] if each.granted or (each.place and each.execution not in holders))
     arriving = deque(sorted(waiting, key=lambda each: each.sent))
     queue: list[tuple[str, str, RequestRow]] = []  # by place

@@ -102,11 +102,11 @@ def label_of(row: RequestRow) -> str:
 
 @dataclass(frozen=True)
 class WorkInterval:
-    """What ran in the slot of an execution: a Glue run (GetJobRuns) or a child execution (ListExecutions).
+    """The work in the slot of an execution: a Glue run (GetJobRuns) or a child execution (ListExecutions).
 
     Attributes:
         execution: empty if Slotkeeper has not started it.
-        kind: what was recorded. The clocks of two kinds may differ.
+        kind: Glue run or child execution. The clocks of two kinds may differ.
         started: of a child that was redriven, when it was: how long it ran before is not listed.
         ended: None while it runs.
         succeeded: whether it ended with success.

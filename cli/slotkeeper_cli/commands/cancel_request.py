@@ -32,7 +32,7 @@ def cancel(
     older_than: Annotated[
         str | None, typer.Option(metavar="PERIOD", help="With --all: only those sent before 30m, 2h or 7d.")
     ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop those that run, and what they run.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop those that run, with their Glue run or child.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be cancelled; cancel nothing.")] = False,
 ) -> None:
     """Cancel queued requests, so that they never start.

@@ -116,7 +116,7 @@ def redrive(
 
     A message is deleted after that. They are handled in the order of their requests, at most 500 at a time. A message
     that would be refused again stays, with the reason. If all stay, the exit code is 3. You can interrupt the command
-    and run it again: what is redriven twice has no second effect. For requests that failed: slotkeeper failed redrive.
+    and run it again: a second redrive of a message has no effect. For requests that failed: slotkeeper failed redrive.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
@@ -223,7 +223,7 @@ def _labels(messages: list[DeadLetterMessage]) -> str:
 
 
 def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]], limit: int) -> None:
-    """Print the number of messages of each queue and code, two lines for each message, and what was not read."""
+    """Print the number of messages of each queue and code, two lines a message, and the number of unread ones."""
     for queue, messages in queues:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)

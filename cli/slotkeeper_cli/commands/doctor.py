@@ -20,7 +20,7 @@ from slotkeeper_cli.status import not_deployed_text
 
 
 def _names(incomplete: str) -> list[tuple[str, str]]:
-    """The checks that a shell completes, with what they check."""
+    """The checks that a shell completes, each with its statement."""
     return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
 
 
@@ -64,7 +64,7 @@ def doctor(
 
 
 def _render(console: Console, data: dict[str, Any], now: float, every: bool) -> None:
-    """Print the findings, the worst first, and the number of checks without one, or what each of them verified."""
+    """Print the findings, the worst first, and the number of checks without one, or the statement of each."""
     lines = Block()
     found = [(check["check"], finding) for check in data["checks"] for finding in check["findings"]]
     for name, finding in sorted(found, key=lambda each: LEVELS.index(each[1]["severity"]), reverse=True):

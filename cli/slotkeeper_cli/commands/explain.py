@@ -31,7 +31,7 @@ to do next. With --process alone: what keeps a new request or lease of that proc
 A request, and each of its attempts, is {ALL_STATES}. The last three are states of the worker's requests.
 """
 
-# What the text shows of one request; JSON has all.
+# Holders and attempts of one request in the text; JSON has all.
 MAX_HOLDERS_SHOWN = 3
 MAX_ATTEMPTS_SHOWN = 5
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
@@ -105,7 +105,7 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
 
 
 def _render_explanation(console: Console, data: dict[str, Any], *, holders: bool = True) -> None:
-    """Print an answer with what holds the slots, the expected start, and next steps."""
+    """Print an answer with the holders of the slots, the expected start, and next steps."""
     console.print(f"  {data['answer']}")
     if holders:
         _render_holders(console, data)
@@ -129,7 +129,7 @@ def _render_holders(console: Console, data: dict[str, Any]) -> None:
 
 
 def _execution_text(holder: dict[str, Any]) -> str:
-    """What is unusual of a holder's execution; empty for one that runs, or is being started."""
+    """Why a holder's execution is unusual; empty for one that runs, or is being started."""
     status = holder["execution_status"]
     if status in CLOSED_STATUSES:
         return f", its execution is {status}: its slot will be freed"

@@ -75,7 +75,7 @@ def _print(console: Console, data: dict[str, Any]) -> None:
 
 
 def _lines(data: dict[str, Any], width: int | None, rows: int | None) -> list[Text]:
-    """The status as lines of at most `width` characters. What does not fit in `rows` is counted; None: all fits."""
+    """The status as lines of at most `width` characters. Blocks beyond `rows` are counted; None: all fit."""
     title = Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}")
     above = [[title], *(finding_lines(each, seconds(data["at"])) for each in data["attention"])]
     below = [[styled(f"Not read: {each['source']}: {each['why']}", "yellow")] for each in data["not_read"]]
@@ -212,7 +212,7 @@ def _idle(processes: Sequence[Mapping[str, Any]], width: int | None) -> list[Blo
 
 
 def _queues(data: Mapping[str, Any]) -> list[Block]:
-    """The queues that have messages, and what is not deployed."""
+    """The queues that have messages, and the flows that are not deployed."""
     blocks = []
     if not data["processes"] and not data["malformed"]:
         blocks.append([Text("There are no processes. Add one with: slotkeeper process add")])

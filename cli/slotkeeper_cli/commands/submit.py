@@ -166,11 +166,11 @@ def _sent_before(rows: RowSearch, lines: list[Submitted], *, named: bool) -> lis
     if reused:
         raise CommandRefused(
             f"{count(len(reused), 'id was', 'ids were')} used by another request in the last 90 days. Give the new "
-            "request an id of its own.",
+            "request another id.",
             *reused,
             "Nothing was sent.",
         )
-    # What is sent is the request as it was given: the starter gives it the number of its attempt.
+    # The message has the request as it was given: the starter gives it the number of its attempt.
     return [one if one.row else line for line, one in zip(lines, found, strict=True)]
 
 

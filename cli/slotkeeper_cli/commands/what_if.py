@@ -1,4 +1,4 @@
-"""`slotkeeper what-if`: what the waits of a process would have been at another limit."""
+"""`slotkeeper what-if`: the waits of a process, predicted for another limit."""
 
 from __future__ import annotations
 

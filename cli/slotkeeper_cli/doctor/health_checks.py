@@ -30,8 +30,8 @@ class Finding:
 
     Args:
         severity: `bad` must be fixed; `warn` may be intended, or becomes bad later.
-        what: what is wrong, on one line.
-        why: what it comes from or leads to, and what to do if that is not one command.
+        what: the fault, on one line.
+        why: its cause or effect, and the remedy if that is not one command.
         command: what fixes or explains it.
         process: the process that is concerned.
         since: seconds since the epoch.
@@ -92,7 +92,7 @@ class HealthCheckResult:
 
 
 def finding_lines(finding: Mapping[str, Any], now: float, check: str = "") -> Block:
-    """A finding's dictionary as text: what is wrong, since when and why, and the check; then the command."""
+    """A finding's dictionary as text: the fault, since when and why, and the check; then the command."""
     since = f" (for {duration(now - seconds(finding['since']))})" if finding["since"] else ""
     why = f": {finding['why']}" if finding["why"] else ""
     shown = Text.assemble((f"{finding['severity']:<5} ", _STYLES[finding["severity"]]))

@@ -24,7 +24,7 @@ class QueueConsumer:
     Attributes:
         batch: the number of messages of a batch.
         concurrency: the parameter with the most invocations at the same time.
-        alone: what happens without the function.
+        alone: the effect if the function is missing.
     """
 
     function: str
@@ -44,7 +44,7 @@ CONSUMERS = {
     ),
     "WorkQueue": QueueConsumer("WorkerFunction", 1, "WorkerConcurrency", "No work of the worker is done."),
 }
-# What an event source must have, and what happens otherwise.
+# The settings of an event source, and the effect of another value.
 _OTHERWISE = {
     "BatchSize": "The function is made for this number.",
     "FunctionResponseTypes": "Messages that should stay are deleted.",

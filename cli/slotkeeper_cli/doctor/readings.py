@@ -1,4 +1,4 @@
-"""What the checks read next to the readings of every answer. Each is made once, and kept by the account."""
+"""The readings of the checks, next to those of every answer. Each is made once, and kept by the account."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OpenRow:
 
 @reading
 def open_rows(account: Account) -> Listed[OpenRow]:
-    """The requests that have started or ended, and whose end is not published: a Scan of the index of what is open."""
+    """The requests that have started or ended, and whose end is not published: a Scan of the index `open`."""
     listed = Listed[OpenRow]()
     for item in account.control.row_search.index("open", listed):
         row = Attributes(item)

@@ -115,7 +115,7 @@ def _queued(severity: Severity, one: ProcessQueue, what: str, why: str, command:
 
 
 def rows(account: Account, _now: float) -> Iterator[Finding]:
-    """What the other checks could not read."""
+    """The rows that the other checks could not read."""
     for listed, what in (
         (all_queues(account).listed, "queued requests"),
         (readings.open_rows(account), "requests that have started, or whose end is not published"),

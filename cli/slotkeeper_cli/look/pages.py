@@ -131,7 +131,7 @@ def _finalized(value: Any) -> Any:
 
 @cache
 def environment() -> Environment:
-    """Where templates are found, and what they can use."""
+    """The environment of the templates: their folders, filters and globals."""
     made = Environment(
         loader=FileSystemLoader(_FOLDERS),
         autoescape=True,

@@ -24,7 +24,7 @@ from slotkeeper_cli.requests import state_of
 # Bars of a panel, and the rows that they need, that are drawn one by one. Of more, the area alone is drawn.
 MAX_BARS, MAX_ROWS = 400, 60
 MOST_HIGH = 16  # lanes, up to which a bar is as high as its weight
-WIDTH = 960  # pixels of a picture of its own
+WIDTH = 960  # pixels of a separate picture
 _LEFT, _SPAN = 3.5, 95.5  # percent of the width: where the time begins, and its share
 _CHARACTER = 7.5  # pixels, a little more than most need
 _COLUMNS = 400  # in which an area is exact
@@ -84,12 +84,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is drawn of a process. Times are seconds since the epoch.
+    """The picture of a process as data. Times are seconds since the epoch.
 
     Attributes:
         since, until: the time that is drawn.
         limits: None where the limit is not known.
-        notes: what the records do not state, in sentences.
+        notes: gaps of the records, in sentences.
         is_limit_present: the limit is the present one, and may have been another one before.
     """
 
@@ -151,7 +151,7 @@ def label_of(row: RequestRow) -> str:
 
 
 def notes_of(of: Timeline) -> list[str]:
-    """What the picture leaves out, in sentences."""
+    """The omissions of the picture, in sentences."""
     found = list(of.notes)
     panels = (("executions", of.holders), ("waits", of.waiting))
     found += [f"{len(bars):,} {noun} are too many for bars of their own." for noun, bars in panels if _are_many(bars)]
@@ -166,7 +166,7 @@ def timeline_svg(of: Timeline, *, file: bool = False) -> str:
     More than MAX_BARS holders or waiting requests, or more than MAX_ROWS of them at the same time, are an area.
 
     Args:
-        file: a picture of its own, of WIDTH pixels, with its title and notes. Otherwise a part of a page, as wide as
+        file: a separate picture, of WIDTH pixels, with its title and notes. Otherwise a part of a page, as wide as
             the page permits.
     """
     bars = [replace(each, label=plain(each.label)) for each in of.bars]
@@ -202,7 +202,7 @@ def spark_svg(steps: Steps, since: float, until: float, label: str, limit: float
 
     Args:
         steps: the value from each instant on.
-        label: what it shows, for screen readers and on hover.
+        label: its text for screen readers and on hover.
         limit: drawn as a line.
     """
     top = max([1, limit or 0, *(value for _, value in steps if value is not None)])

@@ -20,7 +20,7 @@ READ_ONLY = (
     "This console is read-only. Nothing was changed. Start it with slotkeeper web --write, or run the command in a "
     "terminal."
 )
-WITHDRAWN = "The page does not offer this any more: what it showed has changed. Nothing was changed."
+WITHDRAWN = "The page does not offer this any more: its data have changed. Nothing was changed."
 # The commands that change nothing.
 _READS = (
     *(("audit",), ("doctor",), ("explain",), ("status",), ("what-if",), ("failed", "list"), ("failed", "show")),
@@ -42,7 +42,7 @@ def reads(step: NextStep) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     text: str
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a button of a page does.
+    """The action of a button of a page.
 
     Args:
         title: of its dialog.
@@ -108,7 +108,7 @@ class Actions:
         return outcome
 
     async def execute(self, arguments: Iterable[str]) -> Outcome:
-        """Run a command in a process of its own."""
+        """Run a command in a separate process."""
         local = {LOCAL_FILE: str(self._stack.local_file)} if self._stack.local_file else {}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "slotkeeper_cli", *self._options, *arguments),
@@ -121,7 +121,7 @@ class Actions:
         return Outcome(process.returncode or 0, printed.decode(errors="replace").strip())
 
     async def ask(self, offer: Offer | None, fields: Fields) -> None:
-        """Open a dialog that shows a command and what it changes, and runs it if the operator says so."""
+        """Open a dialog that shows a command and its effect, and runs it if the operator confirms it."""
         try:
             if offer is None:
                 raise CommandRefused(WITHDRAWN)

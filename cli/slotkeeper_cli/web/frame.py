@@ -53,13 +53,13 @@ def _address(path: str, query: Mapping[str, object]) -> str:
 
 @dataclass
 class View:
-    """What a template may use beyond its data.
+    """The names that a template may use beyond its data.
 
     Args:
         writes: whether buttons change something.
         query: the parameters of the page's address.
         whole: a command with the options of this stack, as it is copied.
-        offers: what the server has put into one part of the page: nothing else of what a browser sends is run.
+        offers: the commands that the server has put into one part of the page. No other one of a browser is run.
     """
 
     writes: bool
@@ -143,7 +143,7 @@ class PagePart:
 
 
 class Console:
-    """What all pages share.
+    """The parts that all pages share.
 
     Args:
         badges: of what the numbers in the navigation are made.
@@ -276,7 +276,7 @@ def _moment(text: str) -> float | None:
 
 
 def _offered(view: View, sent: Any) -> tuple[Offer | None, dict[str, list[str]]]:
-    """What a browser has asked for. It may send anything."""
+    """The request of a browser, which may send anything."""
     key, given = sent if isinstance(sent, list) and len(sent) == 2 else ("", {})
     fields = given if isinstance(given, dict) else {}
     texts = {name: [str(each) for each in values] for name, values in fields.items() if isinstance(values, list)}

@@ -202,7 +202,7 @@ def _limit(fields: Fields, least: int) -> str:
 
 
 def _trouble(data: Mapping[str, Any], _view: View, process: str) -> Mapping[str, Any]:
-    """What needs attention of one process: of one that was removed or is malformed, all that its page can say."""
+    """What needs attention of one process: of one that was removed or is malformed, the whole content of its page."""
     return {"attention": [each for each in data["attention"] if each["process"] == process]}
 
 
@@ -247,7 +247,7 @@ def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
 
 
 def _empty_queue(process: Mapping[str, Any], event_source: Sequence[Any]) -> Mapping[str, Any]:
-    """What the page says of an empty queue, and the command that sends a request, if the process runs any."""
+    """The text for an empty queue, and the command that sends a request, if the process runs any."""
     if process["target"] == NO_TARGET:
         return {"none": "The process is for leases only: a request of it is rejected.", "submit": None}
     limit, weight = process["slot_limit"], process["default_weight"]
@@ -295,7 +295,7 @@ def _request(data: Mapping[str, Any], _view: View, given: str) -> Mapping[str, A
 
 
 def _life(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The attempts of a request on one line of time: what each waited, ran and became. Places are in percent."""
+    """The attempts of a request on one line of time: waits, runs and ends. Places are in percent."""
     lanes = [(each, each["timeline"]) for each in attempts if each.get("timeline")]
     spans = [
         (number, event["what"], seconds(event["at"]), event["for_seconds"] or 0.0, event["why"])
@@ -346,7 +346,7 @@ def _failures(data: Mapping[str, Any], view: View, period: str, process: str = "
 
 
 def _no_failure(*, is_filtered: bool, data: Mapping[str, Any]) -> str:
-    """What the page says if it has no failure."""
+    """The text of the page without failures."""
     read = " in what could be read" * bool(data["not_read"])
     if is_filtered:
         return f"No failure matches{read}. Failures that were redriven or discarded are not listed."

@@ -1,4 +1,4 @@
-"""What each page reads: the dicts of the commands, as `--json` prints them, and few facts beyond."""
+"""The readings of each page: the dicts of the commands, as `--json` prints them, and few facts beyond."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ class PageReadings:
             now, process, ends = time.time(), self.account.process(name), self.account.newest_ends(name)
             # Of more requests than were read, those that ended before are not drawn.
             since = max(now - HOUR, min((row.ended or now for row in ends.rows), default=now) if ends.is_cut else 0.0)
-            # What has ended, and still holds its slot, is one of the holders.
+            # A request that has ended, and still holds its slot, is one of the holders.
             ended = [row for row in ends.rows if row.execution not in process.holders]
             spans = [((row.started, row.ended), row.weight or 1) for row in ended if row.started and row.ended]
             spans += [((float(each.since), now), each.weight) for each in process.holders.values()]
-            # What holds a slot since before the hour is in use from its begin on.
+            # A slot that was held before the hour is in use from its begin on.
             steps = weighted_steps(((max(start, since), end), weight) for (start, end), weight in spans if end > since)
             label = f"at most {max((value for _, value in steps), default=0):,} slots of {name} in use in the last hour"
             return {"svg": spark_svg(steps, since, now, label, process.slot_limit)}
@@ -157,7 +157,7 @@ class PageReadings:
         return PageReading(("dead letters",), every, every=None, is_slow=True)
 
     def downstreams(self) -> PageReading:
-        """The details of each downstream; of a malformed one its name and what is wrong."""
+        """The details of each downstream; of a malformed one its name and its fault."""
 
         def read() -> Data:
             control, now = DownstreamControl(self._stack), time.time()
@@ -186,7 +186,7 @@ class PageReadings:
         return PageReading(("alarms",), read, _SELDOM)
 
     def doctor(self) -> PageReading:
-        """What the checks of `slotkeeper doctor` found, the worst first, and the checks that found nothing."""
+        """The findings of `slotkeeper doctor`, the worst first, and the checks that found nothing."""
 
         def read() -> Data:
             checks = [each.as_dict() for each in examine(self.account, CHECKS, time.time())]

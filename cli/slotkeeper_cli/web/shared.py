@@ -23,7 +23,7 @@ _QUICK_READINGS, _SLOW_READINGS = 8, 2
 
 @dataclass(frozen=True)
 class PageReading:
-    """What a page shows.
+    """The reading of a page.
 
     Args:
         key: of equal readings.
@@ -40,7 +40,7 @@ class PageReading:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was read. `at`: when, in seconds since the epoch; `took`: seconds."""
+    """The result of a reading. `at`: when, in seconds since the epoch; `took`: seconds."""
 
     data: Data
     at: float
@@ -67,11 +67,11 @@ class SharedReadings:
         self._changed_at = 0.0
 
     def known(self, reading: PageReading) -> Snapshot | None:
-        """What was read last, however old it is; None if it was not read for a while."""
+        """The last result, however old it is; None if it was not read for a while."""
         return self._kept.get(reading.key)
 
     def soon(self, reading: PageReading) -> Snapshot | None:
-        """What was read last, and reads it again if it is old; None if it was not read yet, or could not be."""
+        """The last result, which is read again if it is old; None if it was not read yet, or could not be."""
         known = self._kept.get(reading.key)
         if known is None or not self._is_kept(known, reading):
             self._task(reading)
@@ -90,7 +90,7 @@ class SharedReadings:
         return await asyncio.shield(self._task(reading))
 
     def forget(self) -> None:
-        """Read everything again, since an action may have changed it. What was read stays known until then."""
+        """Read everything again, since an action may have changed it. The last results stay known until then."""
         self._tasks.clear()
         self._changed_at = time.time()
 

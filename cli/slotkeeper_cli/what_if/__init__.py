@@ -1,4 +1,4 @@
-"""What the waits of a process would have been at another limit: its records, replayed by the layer's own rules.
+"""The waits of a process, predicted for another limit: its records, replayed by the layer's own rules.
 
 `recording` and `prediction` are pure: values in, values out.
 """

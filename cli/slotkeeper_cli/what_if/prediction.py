@@ -4,7 +4,7 @@ The replay at another limit has the recorded arrivals, durations, pauses and red
 request holds its slot that has not ended is taken from those that have; of one that runs, from those that took longer
 than it already has.
 
-A replay has no delays of its own. What starts take beyond the rule, such as a cold start, the hand-off of a slot, and
+A replay has no delays. The time that starts take beyond the rule, such as a cold start, the hand-off of a slot, and
 the time from one start to the next, is taken from the records. First the recorded time is replayed, at the settings
 that were in force. If that replay does not have the recorded waits, something that is in no record has delayed
 requests, and nothing can be predicted.
@@ -67,7 +67,7 @@ class Course:
     utilization: float | None
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON shows them; times in seconds, None for what does not happen."""
+        """The figures as JSON shows them; times in seconds, None for a start that does not happen."""
         return {
             "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
             "waited": sum(each >= _WAITED for each in self.waits),
@@ -173,7 +173,7 @@ def _check_agreement(recording: Recording, check: Course, observed: _Observed) -
         text += f" Give --since {minutes}m, which begins after them" if minutes else " Ask again later"
     else:
         text += " More requests ran than these settings allow. Give a --since after the last change of the limit"
-    doubts = "".join(f". What is known of the settings: {each}" for each in recording.doubts)
+    doubts = "".join(f". The settings of then: {each}" for each in recording.doubts)
     raise CannotKnow(f"{text}{doubts}")
 
 
@@ -318,14 +318,14 @@ def _bounds(recording: Recording, lengths: Mapping[str, float]) -> tuple[dict[st
 
 @dataclass(frozen=True)
 class _Observed:
-    """What starts have taken beyond the rule, in seconds.
+    """The time that starts have taken beyond the rule, in seconds.
 
     Attributes:
         arrivals: from the sending of each request that found a free slot.
         arrival: the usual one of these, for all others.
         hand_off: from a release to the start of the next request.
         pace: from one start to the next one that could come with it.
-        unexplained: what is none of these: seconds, when it started, and its execution.
+        unexplained: all other delays: seconds, when it started, and its execution.
     """
 
     arrivals: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""What is recorded of a process in a period: its requests, and the settings that were in force."""
+"""The record of a process in a period: its requests, and the settings that were in force."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PastRequest:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is known of a process in a period.
+    """The record of a process in a period.
 
     Attributes:
         process: as it is now.
@@ -55,7 +55,7 @@ class Recording:
         changes: of these until the end of the period, by time.
         target_since: since when the process has its target; infinite in the past if that is not recorded.
         doubts: why the settings of then may have been others, in sentences.
-        notes: what else the records do not show, in sentences.
+        notes: further gaps of the records, in sentences.
     """
 
     process: Process
@@ -175,7 +175,7 @@ def _with_settings(recording: Recording, lines: Sequence[Mapping[str, Any]]) -> 
         if line["action"] == "process add":
             target_since = at
         if line["action"] == "process repair":
-            doubts.append(f"its item was repaired at {line['at']}: what it had before is not known")
+            doubts.append(f"its item was repaired at {line['at']}: its settings before that are not known")
     for name, value in current.items():
         if getattr(process, name) != value and name != "next_start":
             doubts.append(f"its {name} was changed by something else than a command")
