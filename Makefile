@@ -115,7 +115,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
 	@echo "  make bench ONLY=tables SMALL=yes LIST=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
-	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   shows its cost and asks"
+	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=ring,redrive LIST=yes YES=yes   shows its cost and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   your own message, unchanged"
 
 .PHONY: setup
@@ -275,8 +275,8 @@ bench: setup-dev  #+ Measure slots and hand-off next to other designs (build/ben
 ##@ Deploy
 
 .PHONY: smoke
-smoke: setup  ## Check a deployed stack in AWS, for some cents (STACK=name; without: local-up)
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.smoke $(if $(STACK),--stack="$(STACK)",--local) \
+smoke: setup-dev  ## Check a deployed stack in AWS, for some cents (STACK=name; without: local-up)
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.facts $(if $(STACK),--stack="$(STACK)",--local) \
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)
 

@@ -1,1 +1,1 @@
-"""What a user of the deployed stack never needs: the emulator, scenarios, benchmarks, smoke tests and tools."""
+"""What a user of the deployed stack never needs: the emulator, scenarios, benchmarks and tools."""

@@ -1,4 +1,4 @@
-"""One engine for all rows of the conformance table."""
+"""One engine for all rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
+from tests.facts.account import Account
 
 SETTINGS = {
     "SLOTKEEPER_GLUE_MINUTE_SECONDS": "1",
@@ -16,7 +18,15 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
     """The engine, without the patches that SLOTKEEPER_ENGINE_WITHOUT names."""
-    with EmbeddedAws.start(tmp_path_factory.mktemp("conformance"), environment=SETTINGS, faults=True) as engine:
+    with EmbeddedAws.start(tmp_path_factory.mktemp("facts"), environment=SETTINGS, faults=True) as engine:
         yield engine
+
+
+@pytest.fixture
+def embedded(engine: EmbeddedAws) -> Iterator[Account]:
+    """The embedded AWS. What a row has created must be removed."""
+    account = Account(engine.client, conflict=lambda operation: Faults(engine.state_dir).add(operation, "conflict"))
+    yield account
+    assert account.clean_up() == []

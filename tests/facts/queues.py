@@ -1,141 +1,96 @@
-"""Queues for the rows of SQS: the same calls on the embedded and on the simulated AWS.
+"""A queue for rows. A receive returns handles, and each message is known by its body.
 
 FIFO queues have the properties of the template's.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import json
+from functools import partial
 from typing import Any
 
-from dev.emulator.aws import EmbeddedAws
-from tests.facts.facts import code_of
-from tests.facts.workflows import unique
-from tests.simulation.aws import sqs
-from tests.simulation.frozen import Record, freeze, record
-from tests.waiting import wait_until
+from tests.facts.account import Account
+from tests.facts.facts import REAL, code_of
 
-URL = "queue"
 PREFIX = "AWS.SimpleQueueService."  # of most of the codes
 
 
-class Queue(ABC):
-    """One queue. A receive returns handles, and each message is known by its body."""
+class Queue:
+    """A new queue.
 
-    @abstractmethod
+    Args:
+        visibility: the visibility timeout in seconds.
+        attributes: further ones.
+    """
+
+    def __init__(self, aws: Account, *, fifo: bool = False, visibility: int = 60, **attributes: str) -> None:
+        self._aws, self._fifo, self.client = aws, fifo, aws.client("sqs")
+        attributes["VisibilityTimeout"] = str(visibility)
+        if fifo:
+            attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
+            attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
+        name = aws.name("queue") + ".fifo" * fifo
+        self.url = self.client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        # A short poll of SQS asks some of its servers only; a long one asks all.
+        self._poll = {"WaitTimeSeconds": 3} if aws.place == REAL else {}
+        self.longer_than_two_receives = 8 if aws.place == REAL else 1  # seconds
+
+    @property
+    def arn(self) -> str:
+        """The queue's ARN."""
+        answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
+        return str(answer["Attributes"]["QueueArn"])
+
     def send(self, body: str, group: str = "g", delay: int = 0) -> str:
         """Send a message: the error's code, or "accepted".
 
         On a FIFO queue the body is its deduplication id; only a standard queue uses the delay.
         """
+        fifo = {"MessageGroupId": group, "MessageDeduplicationId": body}
+        return self._code("send_message", MessageBody=body, **(fifo if self._fifo else {"DelaySeconds": delay}))
 
-    @abstractmethod
     def receive(self, most: int = 1) -> dict[str, str]:
         """Receive up to `most` messages: body -> receipt handle, in the order received."""
-
-    @abstractmethod
-    def hide(self, handle: str, seconds: int) -> str:
-        """ChangeMessageVisibility: the error's code, or "accepted"."""
-
-    @abstractmethod
-    def delete(self, handle: str) -> str:
-        """DeleteMessage: the error's code, or "accepted"."""
-
-    @abstractmethod
-    def let_expire(self) -> None:
-        """Wait until the visibility timeouts and the delays of all messages have ended."""
+        answer = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=most, **self._poll)
+        return {message["Body"]: message["ReceiptHandle"] for message in answer.get("Messages", [])}
 
     def receive_one(self) -> str:
         """Receive a message that must be there; return its handle."""
         (handle,) = self.receive().values()
         return handle
 
-
-type MakeQueue = Callable[..., Queue]  # with `fifo` and `visibility` in seconds
-
-
-class EngineQueue(Queue):
-    """A queue of the embedded AWS."""
-
-    def __init__(self, aws: EmbeddedAws, *, fifo: bool = False, visibility: int = 60) -> None:
-        self._client = aws.client("sqs")
-        self._fifo = fifo
-        attributes = {"VisibilityTimeout": str(visibility)}
-        if fifo:
-            attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
-            attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
-        name = unique("queue") + ".fifo" * fifo
-        self._url = self._client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
-
-    def send(self, body: str, group: str = "g", delay: int = 0) -> str:
-        fields = _sent(self._fifo, body, group, delay)
-        return self._code("send_message", MessageBody=body, **fields)
-
-    def receive(self, most: int = 1) -> dict[str, str]:
-        answer = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=most)
-        return {message["Body"]: message["ReceiptHandle"] for message in answer.get("Messages", [])}
+    def take(self) -> Any:
+        """Wait for the next message, delete it, and return its body, which is JSON."""
+        ((body, handle),) = self._aws.wait(self.receive, "a message").items()
+        self.delete(handle)
+        return json.loads(body)
 
     def hide(self, handle: str, seconds: int) -> str:
+        """ChangeMessageVisibility: the error's code, or "accepted"."""
         return self._code("change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=seconds)
 
     def delete(self, handle: str) -> str:
+        """DeleteMessage: the error's code, or "accepted"."""
         return self._code("delete_message", ReceiptHandle=handle)
 
     def let_expire(self) -> None:
-        names = [f"ApproximateNumberOfMessages{each}" for each in ("NotVisible", "Delayed")]
+        """Wait until the visibility timeouts and the delays of all messages have ended."""
+        self._aws.stopped.wait(self._aws.timings.settle)  # the counts are approximate
+        self._aws.wait(lambda: self.counts("NotVisible", "Delayed") == [0, 0], "the end of timeouts and delays")
 
-        def ended() -> bool:
-            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
-            return {answer["Attributes"][name] for name in names} == {"0"}
-
-        wait_until(ended, "the end of the visibility timeouts and delays")
+    def counts(self, *kinds: str) -> list[int]:
+        """The numbers of messages: "" is the visible ones, otherwise NotVisible or Delayed."""
+        names = [f"ApproximateNumberOfMessages{each}" for each in kinds]
+        attributes = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        return [int(attributes[name]) for name in names]
 
     def _code(self, operation: str, **fields: Any) -> str:
-        return code_of(lambda: getattr(self._client, operation)(QueueUrl=self._url, **fields)).removeprefix(PREFIX)
+        return code_of(partial(getattr(self.client, operation), QueueUrl=self.url, **fields)).removeprefix(PREFIX)
 
 
-def _sent(fifo: bool, body: str, group: str, delay: int) -> dict[str, Any]:
-    return {"MessageGroupId": group, "MessageDeduplicationId": body} if fifo else {"DelaySeconds": delay}
-
-
-class SimulatedQueue(Queue):
-    """A queue of the simulated AWS, with a clock of its own."""
-
-    def __init__(self, *, fifo: bool = False, visibility: int = 60) -> None:
-        self._queues = record({URL: sqs.queue(visibility, fifo)})
-        self._now = 0.0
-        self._fifo = fifo
-
-    def send(self, body: str, group: str = "g", delay: int = 0) -> str:
-        fields = _sent(self._fifo, body, group, delay)
-        return self._perform("send_message", MessageBody=body, **fields)
-
-    def receive(self, most: int = 1) -> dict[str, str]:
-        messages = sqs.receivable(self._queue, self._now, together=most > 1)[:most]
-        handles = {}
-        for message in messages:
-            queue, answer = sqs.receive(self._queue, message, self._now)
-            self._queues = record({URL: queue})
-            (taken,) = answer.value["Messages"]
-            handles[taken["body"]] = taken["handle"]
-        return handles
-
-    def hide(self, handle: str, seconds: int) -> str:
-        return self._perform("change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=seconds)
-
-    def delete(self, handle: str) -> str:
-        return self._perform("delete_message", ReceiptHandle=handle)
-
-    def let_expire(self) -> None:
-        self._now = max(message["visible_at"] for message in self._queue["messages"])
-
-    @property
-    def _queue(self) -> Record:
-        queue: Record = self._queues[URL]
-        return queue
-
-    def _perform(self, operation: str, **fields: Any) -> str:
-        given = freeze({"QueueUrl": URL} | fields)
-        self._queues, answer = sqs.perform(self._queues, operation, given, self._now)
-        return answer.error.removeprefix(PREFIX) or "accepted"
+def target(aws: Account) -> Queue:
+    """A queue to which EventBridge and SNS may send."""
+    services = {"Service": ["events.amazonaws.com", "sns.amazonaws.com"]}
+    allowed = {"Effect": "Allow", "Principal": services, "Action": "sqs:SendMessage", "Resource": "*"}
+    allowed["Condition"] = {"StringEquals": {"aws:SourceAccount": aws.account_id}}
+    return Queue(aws, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))

@@ -1,31 +1,44 @@
-"""RequestTable and SlotTable for the rows of DynamoDB: the same calls on the embedded and on the simulated AWS."""
+"""RequestTable and SlotTable for rows, with the process p."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
-from dev.emulator.aws import EmbeddedAws
-from dev.emulator.faults import Faults
-from tests.facts.workflows import unique
+from tests.facts.account import Account
+from tests.facts.facts import REAL, SIMULATED
 from tests.simulation.account.tables import create_table
-from tests.simulation.aws import dynamodb
-from tests.simulation.transcript import Outside, Question
+from tests.simulation.aws.dynamodb import INDEXES
 
 PROCESS = {"process_name": {"S": "p"}}
 type Item = dict[str, Any]
 
 
 class Tables:
-    """Both tables, empty, and a client of boto3 or what answers as one.
+    """Both tables, empty; each is created when it is first used."""
 
-    Args:
-        conflict: lets the next call of an operation, named as in the API, meet a transaction.
-    """
+    def __init__(self, aws: Account) -> None:
+        self.aws, self.dynamodb = aws, aws.client("dynamodb")
 
-    def __init__(self, client: Any, requests: str, slots: str, conflict: Callable[[str], Any]) -> None:
-        self.dynamodb, self.requests, self.slots = client, requests, slots
-        self.conflict = conflict
+    @cached_property
+    def requests(self) -> str:
+        """The name of RequestTable."""
+        return self._create("requests", "execution", INDEXES["requests"])
+
+    @cached_property
+    def slots(self) -> str:
+        """The name of SlotTable."""
+        return self._create("slots")
+
+    def _create(self, stem: str, *more: Any) -> str:
+        if self.aws.place == SIMULATED:
+            return stem
+        name = self.aws.name(stem)
+        create_table(self.dynamodb, name, "process_name", *more)
+        if self.aws.place == REAL:
+            self.dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 3})
+        return name
 
     def add(self, execution: str, **attributes: Any) -> None:
         """Put a row of process p: a text, or a number."""
@@ -51,9 +64,13 @@ class Tables:
                 return
             options["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def holders(self) -> Any:
-        """The holders of process p."""
-        return self.dynamodb.get_item(TableName=self.slots, Key=PROCESS, ConsistentRead=True)["Item"]["holders"]["M"]
+    def process(self) -> Any:
+        """The item of process p."""
+        return self.dynamodb.get_item(TableName=self.slots, Key=PROCESS, ConsistentRead=True)["Item"]
+
+    def update_process(self, **expressions: Any) -> Any:
+        """UpdateItem of process p."""
+        return self.dynamodb.update_item(TableName=self.slots, Key=PROCESS, **expressions)
 
 
 def key(execution: str) -> Item:
@@ -64,35 +81,3 @@ def key(execution: str) -> Item:
 def executions(answer: Any) -> list[str]:
     """The executions of the items of an answer, in their order."""
     return [item["execution"]["S"] for item in answer["Items"]]
-
-
-def embedded(aws: EmbeddedAws) -> Tables:
-    """New tables of the embedded AWS."""
-    client, requests, slots = aws.client("dynamodb"), unique("requests"), unique("slots")
-    create_table(client, requests, "process_name", "execution", dynamodb.INDEXES["requests"])
-    create_table(client, slots, "process_name")
-    return Tables(client, requests, slots, lambda operation: Faults(aws.state_dir).add(operation, "conflict"))
-
-
-def simulated() -> Tables:
-    """The tables of the simulated AWS."""
-    outside = _Simulated()
-    return Tables(outside.client("dynamodb"), "requests", "slots", outside.conflicts.append)
-
-
-class _Simulated(Outside):
-    """Answers each question immediately."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-        self._state = dynamodb.tables(requests=[], slots=[])
-        self.conflicts: list[str] = []
-
-    def ask(self, question: Question) -> Any:
-        operation = question.operation.title().replace("_", "")
-        if operation in self.conflicts:
-            self.conflicts.remove(operation)
-            answer = dynamodb.conflict(question.operation, question.parameters)
-        else:
-            self._state, answer = dynamodb.perform(self._state, question.operation, question.parameters)
-        return Outside((answer,)).ask(question)

@@ -152,7 +152,7 @@ SENDINGS = {
     "\"{% $hash($states.context.Task.Token, 'SHA-256') %}\"",
     "delivery.message_id",
 }
-SENDERS = "*.md docs/*.md examples/*/*.json cli/**/*.py layers/**/*.py dev/scenarios/**/*.* dev/smoke/check_*.py"
+SENDERS = "*.md docs/*.md examples/*/*.json cli/**/*.py layers/**/*.py dev/scenarios/**/*.* tests/facts/requests.py"
 GIVEN = r"""(?:--message-deduplication-id |MessageDeduplicationId(?:"?: |=))(.*?),?(?: \\)?$"""
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
-import pytest
-
-from dev.emulator.aws import EmbeddedAws
-from tests.facts.facts import Fact, Facts, code_of, documented
-from tests.facts.workflows import Workflows, unique
+from tests.facts.account import Account
+from tests.facts.facts import DEPLOYED, Facts, code_of, documented
+from tests.facts.queues import target
 
 PAGE = "Amazon SNS API Reference, Publish"
-FACTS: Facts[Workflows] = Facts()
+FACTS = Facts("notifications", DEPLOYED)
 
 
 @FACTS.row(
@@ -21,12 +18,12 @@ FACTS: Facts[Workflows] = Facts()
     source=documented(f"{PAGE}; Amazon SNS Developer Guide, Fanout to Amazon SQS queues"),
     expected=("a request of p failed", '{"reason": "no month"}'),
 )
-def publish_to_a_queue(workflows: Workflows) -> Any:
-    sns, (url, queue) = workflows.client("sns"), workflows.queue()
-    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
-    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
+def publish_to_a_queue(aws: Account) -> Any:
+    sns, queue = aws.client("sns"), target(aws)
+    topic = sns.create_topic(Name=aws.name("topic"))["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue.arn)
     sns.publish(TopicArn=topic, Subject="a request of p failed", Message='{"reason": "no month"}')
-    received = workflows.receive(url)
+    received = queue.take()
     return received["Subject"], received["Message"]
 
 
@@ -35,13 +32,8 @@ def publish_to_a_queue(workflows: Workflows) -> Any:
     source=documented(f"{PAGE}, Message and Errors"),
     expected=["accepted", "InvalidParameter", "NotFound"],
 )
-def refused_messages(workflows: Workflows) -> list[str]:
-    sns = workflows.client("sns")
-    topic = sns.create_topic(Name=unique("topic"))["TopicArn"]
+def refused_messages(aws: Account) -> list[str]:
+    sns = aws.client("sns")
+    topic = sns.create_topic(Name=aws.name("topic"))["TopicArn"]
     sent = ((topic, "x" * 262_144), (topic, "x" * 262_145), (f"{topic}-missing", "x"))
     return [code_of(partial(sns.publish, TopicArn=to, Message=text)) for to, text in sent]
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
-def test_sns(fact: Fact[Workflows], aws: EmbeddedAws) -> None:
-    fact.check(embedded=Workflows(aws))

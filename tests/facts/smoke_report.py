@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dev.smoke.check_catalogue import COST, Check
-from dev.smoke.facts import CheckResult, FactAnswer, Verdict
-from dev.smoke.stack_under_test import StackUnderTest
+from tests.facts.facts import Fact
+from tests.facts.smoke import COST, MAILS, Result, Verdict
+from tests.facts.stack import StackUnderTest
 
-COLOURS = {Verdict.AS_ASSUMED: "green", Verdict.DIFFERENT: "bold red"}
+COLOURS = {Verdict.AS_EXPECTED: "green", Verdict.DIFFERENT: "bold red"}
 LONGEST_TEXT = 2000  # characters of an answer
 _MASKS = (
     (re.compile(r"(https?://[^\s?\"]+)\?[^\s\"]+"), r"\1?<query>"),
@@ -31,29 +31,31 @@ _MASKS = (
 )
 
 
-def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult]) -> dict[str, Any]:
+def make(stack: StackUnderTest, run: str, results: Sequence[Result], left: Sequence[str]) -> dict[str, Any]:
     """The report as an object; `ok` is false if an answer is different or something is left behind."""
-    verdicts = Counter(answer.verdict for result in results for answer in result.answers)
-    left = [f"{result.name}: {each}" for result in results for each in result.left_behind]
+    verdicts = Counter(result.verdict for result in results)
+    remaining = [*left, *(f"{result.fact.name}: {each}" for result in results for each in result.left_behind)]
     report = {
         "stack": stack.name,
         "region": stack.region,
         "aws": "embedded" if stack.local else "real",
         "run": run,
         "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "ok": not verdicts[Verdict.DIFFERENT] and not left,
+        "ok": not verdicts[Verdict.DIFFERENT] and not remaining,
         "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
-        "answers": [_row(result.name, answer) for result in results for answer in result.answers],
-        "left_behind": left,
+        "answers": [_row(result) for result in results],
+        "left_behind": remaining,
     }
     masked: dict[str, Any] = mask(report)
     return masked
 
 
-def _row(check: str, answer: FactAnswer) -> dict[str, Any]:
-    fact = answer.fact
-    asked = {"check": check, "name": fact.name, "asks": fact.asks, "expects": fact.expects, "depends": fact.depends}
-    return asked | {"verdict": answer.verdict, "answer": answer.answer, "means": answer.means}
+def _row(result: Result) -> dict[str, Any]:
+    fact = result.fact
+    asked = {"group": fact.group, "name": fact.name, "fact": fact.statement, "source": fact.source}
+    asked["measured"] = callable(fact.expected)
+    answer = {"answer": json.loads(json.dumps(result.answer, default=repr)), "means": result.means}
+    return asked | {"depends": fact.depends, "verdict": result.verdict} | answer
 
 
 def mask(value: Any) -> Any:
@@ -83,12 +85,15 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
     """Print the report."""
     title = f"{report['stack']}, {report['aws']} AWS, {report['region']}, {report['ended_at']}, {report['run']}"
     table = Table(title=title, title_justify="left")
-    for column in ("check", "fact", "verdict", "answer, or why there is none"):
+    for column in ("group", "fact", "verdict", "answer, or why there is none"):
         table.add_column(column)
     for each in report["answers"]:
-        found = each["means"] if each["answer"] is None else json.dumps(each["answer"], ensure_ascii=False)
+        if each["verdict"] == Verdict.AS_EXPECTED and not each["measured"]:
+            found = ""
+        else:
+            found = each["means"] if each["answer"] is None else json.dumps(each["answer"], ensure_ascii=False)
         verdict = f"[{COLOURS.get(each['verdict'], 'yellow')}]{each['verdict']}[/]"
-        table.add_row(each["check"], each["name"], verdict, escape(found))
+        table.add_row(each["group"], each["name"], verdict, escape(found))
     console.print(table)
     for each in report["answers"]:
         if each["verdict"] == Verdict.DIFFERENT:
@@ -100,20 +105,19 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
     console.print(f"Facts: {counts}.")
 
 
-def show_catalogue(console: Console, checks: Sequence[Check]) -> None:
-    """Print each check, and each of its facts with what depends on it."""
-    for check in checks:
-        console.print(f"[bold]{check.name}[/] {escape(check.does)}", highlight=False)
-        for fact in check.facts:
-            console.print(escape(f"  {fact.name}: {fact.asks}"), highlight=False, soft_wrap=True)
-            console.print(escape(f"    Assumed: {fact.expects}."), highlight=False, soft_wrap=True)
+def show_catalogue(console: Console, facts: Sequence[Fact]) -> None:
+    """Print each row with its source, and what depends on it."""
+    for fact in facts:
+        console.print(f"[bold]{fact.group}[/] {fact.name}: {escape(fact.statement)}", highlight=False, soft_wrap=True)
+        console.print(escape(f"    {fact.source}."), highlight=False, soft_wrap=True)
+        if fact.depends:
             console.print(escape(f"    It matters for: {fact.depends}."), highlight=False, soft_wrap=True)
 
 
-def show_plan(console: Console, checks: Sequence[Check]) -> None:
-    """Print the checks that will run, what all checks cost, and the mails that they send."""
-    for check in checks:
-        console.print(escape(f"{check.name:10} {check.does}"), highlight=False)
-    console.print(f"They run in parallel and take about ten minutes. All checks together cost {COST}.")
-    if mails := sum(check.mails for check in checks):
+def show_plan(console: Console, facts: Sequence[Fact]) -> None:
+    """Print how many rows will run, what all cost, and the mails that they send."""
+    groups = Counter(fact.group for fact in facts)
+    console.print(", ".join(f"{count} rows of {group}" for group, count in groups.items()), highlight=False)
+    console.print(f"They run in parallel and take about ten minutes. All rows together cost {COST}.")
+    if mails := sum(fact.name in MAILS for fact in facts):
         console.print(f"{mails} failed requests are sent to the stack's topic on purpose; alarms may go off.")

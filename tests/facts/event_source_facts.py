@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from dev.emulator.aws import EmbeddedAws
-from tests.facts.facts import Fact, Facts, documented, localstack
-from tests.facts.workflows import ROLE, Workflows, unique
+from tests.facts.account import Account
+from tests.facts.facts import EMBEDDED, Facts, documented, localstack
+from tests.facts.machines import Machines, task
+from tests.facts.queues import Queue
 from tests.simulation.account.tables import create_table
-from tests.waiting import wait_until
 
 # Notes each message, each batch and each end, waits while a message's hold file exists, and does not handle a message
 # named "failing" at its first delivery.
@@ -41,34 +40,38 @@ def handler(event, context):
 """
 
 
-SQS_SOURCES = "lambda_/event_source_mapping/test_lambda_integration_sqs.py"
-
-
 class Consumers:
-    """Clients, state machines and functions that use one table or queue."""
+    """A function that receives messages of queues, and its notes."""
 
-    def __init__(self, aws: EmbeddedAws, folder: Path) -> None:
-        self.workflows = Workflows(aws)
-        self.client = aws.client
-        self.folder = folder
+    def __init__(self, aws: Account) -> None:
+        self.aws, self.client = aws, aws.client
+        self.folder = Path(tempfile.mkdtemp())
+        aws.undo.append((f"folder {self.folder}", lambda: shutil.rmtree(self.folder)))
 
-    def connect(self, *queues: str, **mapping: Any) -> None:
+    def connect(self, *queues: Queue, **mapping: Any) -> None:
         """Let one function receive the queues' messages, one at a time unless the event source mappings say more."""
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as code:
             code.writestr("app.py", HANDLER)
-        name, functions = unique("function"), self.client("lambda")
+        name, functions = self.aws.name("function"), self.client("lambda")
         functions.create_function(
             FunctionName=name,
             Runtime="python3.13",
-            Role=ROLE,
+            Role=self.aws.role,
             Handler="app.handler",
             Code={"ZipFile": archive.getvalue()},
             Timeout=600,
             Environment={"Variables": {"FOLDER": str(self.folder)}},
         )
         for queue in queues:
-            functions.create_event_source_mapping(EventSourceArn=queue, FunctionName=name, **{"BatchSize": 1} | mapping)
+            fields = {"EventSourceArn": queue.arn, "BatchSize": 1} | mapping
+            functions.create_event_source_mapping(FunctionName=name, **fields)
+
+    def hold(self, body: str) -> Path:
+        """The file while which exists the function handles this message."""
+        file = self.folder / f"hold-{body}"
+        file.touch()
+        return file
 
     def begun(self) -> list[str]:
         """The messages that the function has received."""
@@ -80,7 +83,7 @@ class Consumers:
         return notes.read_text().splitlines() if notes.exists() else []
 
 
-FACTS: Facts[Consumers] = Facts()
+FACTS = Facts("event-sources", (EMBEDDED,), given=Consumers)  # a function cannot write notes here from AWS
 
 
 @FACTS.row(
@@ -89,7 +92,8 @@ FACTS: Facts[Consumers] = Facts()
     expected="72",
 )
 def f14_atomic_updates(consumers: Consumers) -> str:
-    dynamodb, table, workflows = consumers.client("dynamodb"), unique("counters"), consumers.workflows
+    aws, dynamodb = consumers.aws, consumers.client("dynamodb")
+    table, machines = aws.name("counters"), Machines(aws)
     create_table(dynamodb, table, "name")
     # A large item: the longer a write takes, the likelier is another one during it.
     ballast = {"M": {f"entry{number}": {"S": "x"} for number in range(3000)}}
@@ -101,14 +105,15 @@ def f14_atomic_updates(consumers: Consumers) -> str:
         "ConditionExpression": "taken < :limit",
         "ExpressionAttributeValues": {":one": {"N": "1"}, ":limit": {"N": "10000"}},
     }
-    task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:updateItem", "Arguments": update}
-    states = {f"Add{step}": task | {"Next": f"Add{step + 1}"} for step in range(5)}
-    machine = workflows.create(states | {"Add5": {"Type": "Succeed"}})
+    add = task("dynamodb:updateItem", update)
+    del add["End"]
+    states = {f"Add{step}": add | {"Next": f"Add{step + 1}"} for step in range(5)}
+    machine = machines.create(states | {"Add5": {"Type": "Succeed"}})
     with ThreadPoolExecutor(12) as pool:
-        executions = list(pool.map(lambda _: workflows.start(machine), range(12)))
+        executions = list(pool.map(lambda _: machines.start(machine), range(12)))
         list(pool.map(lambda _: dynamodb.update_item(**update), range(12)))
     for execution in executions:
-        workflows.end_of(execution)
+        machines.end_of(execution)
     item = dynamodb.get_item(TableName=table, Key=update["Key"], ConsistentRead=True)["Item"]
     return str(item["taken"]["N"])
 
@@ -119,42 +124,25 @@ def f14_atomic_updates(consumers: Consumers) -> str:
     expected=(500, 500),
 )
 def one_consumer_at_a_time(consumers: Consumers) -> tuple[int, int]:
-    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "600"})
+    queue = Queue(consumers.aws, visibility=600)
     # Many visible messages: the longer a receive takes, the likelier is another one during it.
     for number in range(0, 500, 10):
-        entries = [{"Id": str(each), "MessageBody": str(each)} for each in range(number, number + 10)]
-        sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    consumers.connect(arn)
+        _send(queue, [str(each) for each in range(number, number + 10)])
+    consumers.connect(queue)
     taken: list[str] = []
 
     def take() -> bool:
-        taken.extend(message["Body"] for message in sqs.receive_message(QueueUrl=url).get("Messages", []))
+        while received := queue.receive():
+            taken.extend(received)
         return len(taken) + len(consumers.begun()) >= 500
 
-    wait_until(take, "every message to be taken", interval=0)
+    consumers.aws.wait(take, "every message to be taken")
     everything = [*taken, *consumers.begun()]
     return len(everything), len(set(everything))
 
 
-@FACTS.row(
-    "An event source handles the message groups of a FIFO queue in parallel, and each in its order.",
-    source=documented("AWS Lambda Developer Guide, Configuring scaling behavior for SQS event source mappings"),
-    expected=(["a1", "b1", "b2"], ["a2"]),
-)
-def groups_in_parallel(consumers: Consumers) -> Any:
-    sqs, hold = consumers.client("sqs"), consumers.folder / "hold-a1"
-    hold.touch()
-    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
-    url = sqs.create_queue(QueueName=f"{unique('groups')}.fifo", Attributes=attributes)["QueueUrl"]
-    consumers.connect(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])
-    for body in ("a1", "a2", "b1", "b2"):
-        sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=body[0])
-    wait_until(lambda: len(consumers.begun()) == 3, "every message that can begin while a1 is held")
-    held = sorted(consumers.begun())
-    hold.unlink()
-    wait_until(lambda: len(consumers.begun()) == 4, "a2")
-    return held, consumers.begun()[3:]
+def _send(queue: Queue, bodies: list[str]) -> None:
+    queue.client.send_message_batch(QueueUrl=queue.url, Entries=[{"Id": each, "MessageBody": each} for each in bodies])
 
 
 @FACTS.row(
@@ -163,12 +151,11 @@ def groups_in_parallel(consumers: Consumers) -> Any:
     expected=([10, 2], 12),
 )
 def batches_of_ten(consumers: Consumers) -> Any:
-    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
-    bodies = [f"{number:02}" for number in range(12)]
+    queue, bodies = Queue(consumers.aws), [f"{number:02}" for number in range(12)]
     for part in (bodies[:10], bodies[10:]):
-        sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": body, "MessageBody": body} for body in part])
-    consumers.connect(arn, BatchSize=10)
-    wait_until(lambda: len(consumers.begun()) == 12, "all messages")
+        _send(queue, part)
+    consumers.connect(queue, BatchSize=10)
+    consumers.aws.wait(lambda: len(consumers.begun()) == 12, "all messages")
     sizes = sorted((len(batch.split()) for batch in consumers.noted("batches")), reverse=True)  # the two run together
     return sizes, len(set(consumers.begun()))
 
@@ -179,38 +166,29 @@ def batches_of_ten(consumers: Consumers) -> Any:
     expected=(["a1 a2", "b1 b2"], {"a": True, "b": True}),
 )
 def two_event_sources(consumers: Consumers) -> Any:
-    sqs, queues = consumers.client("sqs"), {name: consumers.workflows.queue() for name in "ab"}
-    for name, (url, _) in queues.items():
-        sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": each, "MessageBody": name + each} for each in "12"])
-    consumers.connect(*(arn for _, arn in queues.values()), BatchSize=10)
-    wait_until(lambda: len(consumers.noted("sources")) == 4, "all messages")
+    queues = {name: Queue(consumers.aws) for name in "ab"}
+    for name, queue in queues.items():
+        _send(queue, [name + each for each in "12"])
+    consumers.connect(*queues.values(), BatchSize=10)
+    consumers.aws.wait(lambda: len(consumers.noted("sources")) == 4, "all messages")
     sources = dict(zip(consumers.begun(), consumers.noted("sources"), strict=True))
-    named = {name: all(sources[name + each] == arn for each in "12") for name, (_, arn) in queues.items()}
+    named = {name: all(sources[name + each] == queue.arn for each in "12") for name, queue in queues.items()}
     return sorted(consumers.noted("batches")), named
 
 
 @FACTS.row(
     "An event source deletes the messages of a batch that the function does not report, and delivers the others again.",
-    source=localstack(SQS_SOURCES, "test_report_batch_item_failures"),
-    expected=(["failing other", "failing"], ("0", "0")),
+    source=localstack("lambda_/event_source_mapping/test_lambda_integration_sqs.py", "test_report_batch_item_failures"),
+    expected=(["failing other", "failing"], [0, 0]),
 )
 def failures_of_a_batch(consumers: Consumers) -> Any:
-    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "3600"})
-    bodies = ("failing", "other")
-    sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": body, "MessageBody": body} for body in bodies])
-    consumers.connect(arn, BatchSize=10, FunctionResponseTypes=["ReportBatchItemFailures"])
-    names = [f"ApproximateNumberOfMessages{each}" for each in ("", "NotVisible")]
-
-    def left() -> tuple[str, ...]:
-        counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-        return tuple(counts[name] for name in names)
-
-    wait_until(lambda: left() == ("0", "1"), "the end of the first delivery")
-    failing = consumers.noted("handles")[consumers.begun().index("failing")]
-    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=failing, VisibilityTimeout=0)
-    wait_until(lambda: left() == ("0", "0"), "the end of the second delivery")
-    return consumers.noted("batches"), left()
+    queue, wait = Queue(consumers.aws, visibility=3600), consumers.aws.wait
+    _send(queue, ["failing", "other"])
+    consumers.connect(queue, BatchSize=10, FunctionResponseTypes=["ReportBatchItemFailures"])
+    wait(lambda: queue.counts("", "NotVisible") == [0, 1], "the end of the first delivery")
+    queue.hide(consumers.noted("handles")[consumers.begun().index("failing")], 0)
+    wait(lambda: queue.counts("", "NotVisible") == [0, 0], "the end of the second delivery")
+    return consumers.noted("batches"), queue.counts("", "NotVisible")
 
 
 @FACTS.row(
@@ -219,19 +197,17 @@ def failures_of_a_batch(consumers: Consumers) -> Any:
     expected=[2, 2, 2, 0],
 )
 def invocations_at_the_same_time(consumers: Consumers) -> list[int]:
-    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
-    bodies = [str(number) for number in range(6)]
-    for body in bodies:
-        (consumers.folder / f"hold-{body}").touch()
-        sqs.send_message(QueueUrl=url, MessageBody=body)
-    consumers.connect(arn, ScalingConfig={"MaximumConcurrency": 2})
+    queue, wait, bodies = Queue(consumers.aws), consumers.aws.wait, [str(number) for number in range(6)]
+    holds = {body: consumers.hold(body) for body in bodies}
+    _send(queue, bodies)
+    consumers.connect(queue, ScalingConfig={"MaximumConcurrency": 2})
     running = []
     for number in range(2, 7, 2):
-        wait_until(lambda number=number: len(consumers.begun()) >= number, f"{number} messages")
+        wait(lambda number=number: len(consumers.begun()) >= number, f"{number} messages")  # type: ignore[misc]
         running.append(len(consumers.begun()) - len(consumers.noted("ended")))
         for body in consumers.begun():
-            (consumers.folder / f"hold-{body}").unlink(missing_ok=True)
-    wait_until(lambda: len(consumers.noted("ended")) == 6, "all ends")
+            holds[body].unlink(missing_ok=True)
+    wait(lambda: len(consumers.noted("ended")) == 6, "all ends")
     return [*running, len(consumers.begun()) - len(consumers.noted("ended"))]
 
 
@@ -243,22 +219,20 @@ def invocations_at_the_same_time(consumers: Consumers) -> list[int]:
 def loop_detection(consumers: Consumers) -> list[str]:
     function = {
         "Runtime": "python3.13",
-        "Role": ROLE,
+        "Role": consumers.aws.role,
         "Handler": "index.handler",
         "Code": {"ZipFile": "handler = print"},
     }
-    properties = {unique("allowed"): function | {"RecursiveLoop": "Allow"}, unique("detected"): function}
+    properties = {
+        consumers.aws.name("allowed"): function | {"RecursiveLoop": "Allow"},
+        consumers.aws.name("detected"): function,
+    }
     resources = {
         name.replace("-", ""): {"Type": "AWS::Lambda::Function", "Properties": {"FunctionName": name, **fields}}
         for name, fields in properties.items()
     }
-    formation, stack = consumers.client("cloudformation"), unique("stack")
+    formation, stack = consumers.client("cloudformation"), consumers.aws.name("stack")
     formation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": resources}))
     formation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
     functions = consumers.client("lambda")
     return [functions.get_function_recursion_config(FunctionName=name)["RecursiveLoop"] for name in properties]
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
-def test_concurrency(fact: Fact[Consumers], aws: EmbeddedAws, tmp_path: Path) -> None:
-    fact.check(embedded=Consumers(aws, tmp_path))

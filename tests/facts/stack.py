@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError
 
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.local_clients import local_client
-from dev.smoke.facts import Refused
 
 # Throttled calls are retried (boto3 guide, "Retries"). The checks bound their own waits.
 _EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 8})
@@ -26,13 +25,17 @@ _OUTPUTS = {
     "DataBucketName",
     "DispatchQueueUrl",
     "JanitorFunctionName",
-    "RequestDeadLetterQueueUrl",
+    "RequestQueueArn",
     "RequestQueueUrl",
     "RequestTableName",
     "SlotTableName",
     "StarterFunctionName",
     "WorkflowArn",
 }
+
+
+class Refused(Exception):
+    """The run cannot start: no such stack, another application's stack, or wrong options."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,9 @@ def embedded(outputs: Path) -> StackUnderTest:
         document = json.loads(outputs.read_text())
     except (FileNotFoundError, ValueError):
         raise Refused(f"{outputs} does not describe a local stack. Start one with: make local-up") from None
-    # TestState has an endpoint of its own in AWS, by a prefix of the host's name.
-    settings = Config(inject_host_prefix=False)
     return StackUnderTest(
         STACK_NAME,
         document["region"],
         True,
-        lambda service: local_client(service, document["endpoint"], attempts=3, settings=settings),
+        lambda service: local_client(service, document["endpoint"], attempts=3),
     )

@@ -1,5 +1,0 @@
-"""`python -m dev.smoke`."""
-
-from dev.smoke.smoke_command import main
-
-main()
