@@ -11,6 +11,8 @@ FAIL       ?= 0
 PRIORITIES ?= no
 TARGET     ?= glue
 DOORBELL   ?= yes
+# Minutes of faults; 0: none. The requests are then drawn from SEED. make soak is the same with MINUTES.
+FAULTS     ?= 0
 # yes: open the console in the browser during the run, and keep it until Ctrl-C.
 WATCH      ?= no
 # With priorities, the default for LIMIT is 4.
@@ -42,7 +44,7 @@ WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
 # make races: seconds of each race.
 SECONDS_EACH ?= 60
-# make mutants: prefix of the bugs' names. make bench: names of benchmarks. Empty: all.
+# make mutants: prefix of the bugs' names. Empty: all.
 ONLY ?=
 # make soak: minutes of requests and faults.
 MINUTES ?= 10
@@ -107,13 +109,14 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
 	@echo "  make run DOORBELL=no   no message of DispatchQueue is delivered: the janitor alone starts what waits"
+	@echo "  make run FAULTS=10 SEED=1   minutes of faults (0.1..120), for which SEED draws the requests; LIMIT up to 20"
 	@echo "  make run WATCH=yes   open the console in the browser, and see the slots fill; Ctrl-C ends it"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
-	@echo "  make bench ONLY=tables SMALL=yes LIST=yes   a small run only shows that it works"
+	@echo "  make bench SMALL=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=ring,redrive LIST=yes YES=yes   shows its cost and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   your own message, unchanged"
@@ -127,17 +130,17 @@ setup:
 .PHONY: run
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
 	@$(if $(filter yes,$(WATCH)),$(SETUP) requirements/web.txt)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
-	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --doorbell="$(DOORBELL)" --watch="$(WATCH)"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
+	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --doorbell="$(DOORBELL)" --watch="$(WATCH)" --faults="$(FAULTS)" --seed="$(SEED)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
 .PHONY: run-worker
 run-worker: setup  ## Send slow, failing and poison requests to the worker's shipped work (REQUESTS=100 OUTAGE=no)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.worker --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios worker --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" \
 	  --workers="$(WORKERS)" --outage="$(OUTAGE)"
 
 .PHONY: local-up
@@ -257,7 +260,7 @@ test-slow: setup-dev  #+ Run the tests that make test leaves to CI: runs of scen
 
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and restarts (build/soak/)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios slots --faults="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
 
 .PHONY: replay
 replay: setup-dev  #+ Print one random schedule: make replay WORLD=slots SEED=17
@@ -268,9 +271,8 @@ fuzz: setup-dev  #+ Call the handlers with many more random inputs
 	@$(PYTHON) -m pytest tests/unit/fuzz --hypothesis-profile=long
 
 .PHONY: bench
-bench: setup-dev  #+ Measure slots and hand-off next to other designs (build/bench/)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(ONLY),--only "$(ONLY)") \
-	  $(if $(SMALL),--small) $(if $(LIST),--list)
+bench: setup  #+ Compare with AWS's semaphore sample, a lock client and a counter (build/bench/)
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(SMALL),--small)
 
 ##@ Deploy
 

@@ -34,23 +34,20 @@ FIRST = (
 )
 # Modules of tests/deployed that need no deployment, or have an engine of their own.
 ALONE = (
+    "test_benchmark",
     "test_deployments",
     "test_docker_bridge",
     "test_dynamodb_local",
     "test_engine_deployment",
-    "test_hand_off",
     "test_index_queries",
     "test_lambda_code",
     "test_launcher",
     "test_local_up",
-    "test_outage",
     "test_pages_locally",
     "test_programs_only",
-    "test_rate_benchmark",
     "test_run_judgement",
     "test_sample_events",
     "test_scenario_runner",
-    "test_tables_benchmark",
     "test_whole_run",
     "test_worker_client",
 )

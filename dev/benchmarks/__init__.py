@@ -1,1 +1,1 @@
-"""Measurements of the project next to its alternatives (`make bench`)."""
+"""Slotkeeper next to other designs (`make bench`)."""

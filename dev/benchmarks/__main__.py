@@ -1,109 +1,136 @@
-"""`python -m dev.benchmarks` (`make bench`): measure Slotkeeper next to other designs.
+"""`python -m dev.benchmarks` (`make bench`): measure Slotkeeper next to other designs, on one embedded AWS.
 
-Exit codes: 0 measured, whether the goals are met or not; 1 a benchmark could not be measured; 2 wrong options; 130
-interrupted.
+Exit codes: 0 measured; 1 it could not be measured; 2 wrong options; 130 interrupted.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import shutil
+import os
+import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from dev.benchmarks.outcome import Outcome, about, as_json, as_markdown
-from dev.emulator.aws import EngineError
+from dev.benchmarks.designs import DESIGNS, Load, Work
+from dev.benchmarks.measurement import Meter
+from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
-from dev.scenarios.runner.scenario import AlreadyRunning, CannotContinue, alone, terminal
+from dev.scenarios.runner.scenario import CannotContinue, Run, alone, engine, terminal
 
 FOLDER = Path("build/bench")
-WRITTEN = ("report.json", "report.md")
-BENCHMARKS = {
-    "tables": "dev.benchmarks.tables.tables_benchmark",
-    "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
-    "rate": "dev.benchmarks.rate.rate_benchmark",
-    "outage": "dev.benchmarks.outage.outage_benchmark",
+REPORT, DATA = "report.md", "report.json"
+# The janitor does not run during a measurement. On two cores, more containers at the same time would delay each other.
+PARAMETERS = {
+    "JanitorSchedule": "rate(1 day)",
+    "StarterConcurrency": "4",
+    "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:work",
 }
+FULL, SMALL, WARM = Load(100, 5, 0.3), Load(6, 2, 0.1), Load(10, 5, 0.1)
+ROUNDS = 3
+UNITS = {"starts a second": "", "hand-off, median": " s", "hand-off, p99": " s"}
+
+Measured = Mapping[str, Sequence[Mapping[str, float]]]  # design -> figures of each round
 
 
-def chosen(_: click.Context, __: click.Parameter, text: str) -> list[str]:
-    """The names in the order of the run; all if `text` is empty."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in BENCHMARKS:
-            raise click.BadParameter(f"there is no benchmark {name!r}. Expected: {', '.join(BENCHMARKS)}")
-    return [name for name in BENCHMARKS if name in names or not names]
+@click.command()
+@click.option("--small", is_flag=True, help="One round of a few requests, which only shows that it works.")
+def main(small: bool) -> None:
+    """Measure Slotkeeper, AWS's semaphore sample, a lock client and a counter: how each starts requests, and its cost.
 
-
-@click.command(context_settings={"max_content_width": 110})
-@click.option("--only", "names", default="", callback=chosen, help=f"Of: {','.join(BENCHMARKS)}. Default: all.")
-@click.option("--small", is_flag=True, help="The smallest run, which only shows that the benchmark works.")
-@click.option("--list", "listing", is_flag=True, help="List the benchmarks and their durations.")
-def main(names: list[str], small: bool, listing: bool) -> None:
-    """Measure Slotkeeper next to other designs.
-
-    Writes build/bench/report.md with all tables and build/bench/report.json with all figures.
+    Writes build/bench/report.md, and build/bench/report.json with the figures of each round.
     """
     console = terminal()
-    if listing:
-        for name in names:
-            benchmark = importlib.import_module(BENCHMARKS[name])
-            console.print(f"{name:12} about {benchmark.MINUTES:g} min  {benchmark.TITLE}", highlight=False)
-        return
+    load, rounds = (SMALL, 1) if small else (FULL, ROUNDS)
+    about = conditions(load, rounds)
+    console.print(*(f"[dim]{name:8} {escape(text)}[/]" for name, text in about.items()), sep="\n", highlight=False)
     try:
-        with alone(FOLDER, WRITTEN):
-            failed = measure_all(names, small, console)
-    except AlreadyRunning as error:
-        raise click.ClickException(str(error)) from None
+        with alone(FOLDER, [REPORT, DATA]):
+            measured = measure(load, rounds, console)
+            (FOLDER / DATA).write_text(json.dumps({"about": about, "rounds": measured}, indent=2) + "\n")
+            (FOLDER / REPORT).write_text(markdown(about, rows_of(measured)))
+    except (CannotContinue, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
+        console.print(f"[bold red]It cannot be measured:[/] {escape(str(error))}", highlight=False)
+        sys.exit(1)
     except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] All processes have ended. What was measured is in build/bench.")
+        console.print("\n[bold]Interrupted.[/] All processes have ended.")
         sys.exit(130)
-    sys.exit(1 if failed else 0)
+    heading, *rows = rows_of(measured)
+    table = Table(*heading)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print(f"Written: {FOLDER}/{REPORT}, {FOLDER}/{DATA}", highlight=False)
 
 
-def measure_all(names: Sequence[str], small: bool, console: Console) -> dict[str, str]:
-    """Measure, and write the report after each benchmark. Returns benchmark -> error of those that failed."""
-    conditions = about()
-    for name, text in conditions.items():
-        console.print(f"[dim]{name:10} {escape(text)}[/]", highlight=False)
-    done: dict[str, Outcome] = {}
-    failed: dict[str, str] = {}
-    for name in names:
-        try:
-            done[name] = measure(name, small, console)
-        except (CannotContinue, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
-            failed[name] = f"{type(error).__name__}: {error}"
-            console.print(f"[bold red]{name} cannot be measured:[/] {escape(str(error))}", highlight=False)
-        (FOLDER / "report.json").write_text(json.dumps(as_json(conditions, done, failed), indent=2) + "\n")
-        (FOLDER / "report.md").write_text(as_markdown(conditions, done, failed))
-    console.print(f"Written: {', '.join(f'{FOLDER}/{name}' for name in WRITTEN)}", highlight=False)
-    if small:
-        console.print("This was the smallest run. It shows that the benchmark works; its goals have no meaning.")
-    return failed
+def measure(load: Load, rounds: int, console: Console) -> dict[str, list[dict[str, float]]]:
+    """The figures of each design by round. The designs take turns; a first round of each is not counted."""
+    run = Run(console)
+    with engine(FOLDER / "engine", run, faults=True, lasting=True) as aws:
+        with run.phase("deploy", "build and deploy"):
+            aws.deploy(PARAMETERS)
+        return compared(aws, load, rounds, run)
 
 
-def measure(name: str, small: bool, console: Console) -> Outcome:
-    """Measure one benchmark and print its tables and goals. Its folder is created anew."""
-    benchmark: Any = importlib.import_module(BENCHMARKS[name])
-    folder = FOLDER / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    console.rule(f"[bold]{benchmark.TITLE}[/]", align="left")
-    with console.status(f"about {benchmark.MINUTES:g} min") as status:
-        outcome: Outcome = benchmark.measure(folder, lambda text: status.update(escape(text)), small=small)
-    for grid in outcome.grids:
-        console.print(grid.rich())
-    for goal in outcome.goals:
-        console.print(escape(str(goal)), style="green" if goal.met else "bold red", highlight=False, soft_wrap=True)
-    return outcome
+def compared(aws: EmbeddedAws, load: Load, rounds: int, run: Run) -> dict[str, list[dict[str, float]]]:
+    """The same on a deployed stack."""
+    work = Work(aws)
+    designs = [design(aws, work) for design in DESIGNS]
+    meter = Meter(aws, [each.machine for each in designs if each.machine])
+    found: dict[str, list[dict[str, float]]] = {each.title: [] for each in designs}
+    for number in range(rounds + 1):
+        for index, design in enumerate(designs):
+            name = f"round {number}" if number else "first round, not counted"
+            with run.phase(f"{design.title} {number}", f"{design.title}, {name}"):
+                figures = meter.measure(design, f"design{index}-{number}", load if number else WARM)
+            if number:
+                found[design.title].append(figures.as_dict())
+    return found
+
+
+def rows_of(measured: Measured) -> list[list[str]]:
+    """The table with its heading: the median of the rounds, and of their ratios to the first design's."""
+    first, *_ = measured.values()
+    rows = [["", *first[0]]]
+    for title, rounds in measured.items():
+        row = [title]
+        for name in first[0]:
+            value = median(each[name] for each in rounds)
+            # Without a hand-off that took time there is no ratio.
+            ratios = [each[name] / own[name] for each, own in zip(rounds, first, strict=True) if own[name]]
+            times = f" ({median(ratios):.2g} x)" if ratios and rounds is not first else ""
+            row.append(f"{value:.3g}{UNITS.get(name, '')}{times}")
+        rows.append(row)
+    return rows
+
+
+def markdown(about: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+    """The content of report.md."""
+    heading, *others = rows
+    marks = ["---", *["---:"] * (len(heading) - 1)]
+    table = [f"| {' | '.join(row)} |" for row in (heading, marks, *others)]
+    return "\n".join(["# Measurements", "", *(f"- {name}: {text}" for name, text in about.items()), "", *table, ""])
+
+
+def conditions(load: Load, rounds: int) -> dict[str, str]:
+    """The load, the machine, the versions and the date, with the average number of busy processes."""
+    packages = ("boto3", "ministack")
+    return {
+        "load": f"{load.requests} requests, {load.slots} slots, {load.seconds:g} s of work, {rounds} rounds in turns",
+        "machine": f"{platform.machine()}, {os.cpu_count()} processors, {os.getloadavg()[0]:.1f} busy processes",
+        "versions": ", ".join(f"{name} {metadata.version(name)}" for name in packages)
+        + f", Python {platform.python_version()}, {platform.system()} {platform.release()}",
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}",
+    }
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Runs of the deployed stack on the emulator, each with a report and a chart."""
+"""`make run`, `run-chatbot`, `run-worker`, `soak`: one runner, and three loads on the deployed stack."""

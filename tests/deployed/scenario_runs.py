@@ -1,4 +1,4 @@
-"""`make run`, `run-chatbot`, `run-worker` and `soak` in small forms: every check holds on one deployed stack.
+"""`make run`, `run-chatbot`, `run-worker`, `soak` and `bench` in small forms: every check holds on one deployed stack.
 
 The soak is the last one, since it kills the engine.
 """
@@ -6,8 +6,9 @@ The soak is the last one, since it kills the engine.
 from __future__ import annotations
 
 import io
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,20 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from dev.benchmarks import __main__ as benchmark
 from dev.emulator import cli, next_steps
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ANSWERS, ChatService, answer_to
 from dev.emulator.chat_service import Outage as ChatOutage
 from dev.emulator.downstream import Call
-from dev.scenarios.runner import scenario as frame
-from dev.scenarios.runner.scenario import Outcome, Run, Scenario
-from dev.scenarios.slots import machine_run, priority_run, slot_report, slot_requests, slot_scenario
-from dev.scenarios.soak import fault_player, soak_plan, soak_report, soak_scenario, soak_stack
-from dev.scenarios.soak.soak_plan import DECK, ENGINE_KILLED
-from dev.scenarios.token import token_records, token_report, token_scenario
-from dev.scenarios.worker import worker_mix, worker_records, worker_report, worker_scenario
+from dev.scenarios.faults import fault_plan, fault_player, fault_run
+from dev.scenarios.faults.fault_plan import DECK, ENGINE_KILLED
+from dev.scenarios.runner import checks
+from dev.scenarios.runner import scenario as runner
+from dev.scenarios.runner.scenario import Outcome, Run
+from dev.scenarios.slots import priorities, slot_load, slot_requests
+from dev.scenarios.token import token_load, token_records
+from dev.scenarios.worker import worker_checks, worker_load, worker_mix, worker_records
 from dev.tools.function_folders import own_module
 
 LATENCY = 0.2  # seconds of the chat API
@@ -44,10 +47,12 @@ def chat_service() -> Iterator[ChatService]:
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory, chat_service: ChatService) -> Iterator[EmbeddedAws]:
     """An engine and a stack for all runs."""
-    slots = slot_report.Parameters(0, LIMIT, 0.0)
-    parameters = slot_scenario.stack(slots) | token_scenario.stack(chat_service)
-    parameters |= worker_scenario.stack(WORKER) | soak_stack.PARAMETERS
-    options: dict[str, Any] = {"faults": True, "lasting": True, "downstream": True, "environment": soak_stack.ENGINE}
+    slots = slot_load.scenario(slot_load.Parameters(0, LIMIT, 0.0))
+    scenarios = (slots, token_load.scenario(chat_service), worker_load.scenario(WORKER), fault_run.SCENARIO)
+    parameters = {name: value for each in scenarios for name, value in each.stack.items()}
+    machines = (slots.stack["MoreStateMachineArns"], benchmark.PARAMETERS["MoreStateMachineArns"])
+    parameters["MoreStateMachineArns"] = ",".join(machines)
+    options = {name: value for each in scenarios for name, value in each.engine.items()}
     with EmbeddedAws.start(tmp_path_factory.mktemp("runs"), **options) as started:
         started.deploy(parameters)
         yield started
@@ -57,65 +62,63 @@ def run() -> Run:
     return Run(Console(file=io.StringIO()))
 
 
-def shown(scenario: Scenario, outcome: Outcome, folder: Path) -> str:
-    """Write the report, which has the documented keys, and the pages; what the terminal shows."""
+def shown(outcome: Outcome, folder: Path) -> str:
+    """Write the report and the pages; what the terminal shows."""
     output = io.StringIO()
-    frame.write(replace(scenario, folder=folder), outcome, Console(file=output, width=220))
+    runner.write(folder, outcome, Run(Console(file=output, width=220)))
+    report = json.loads((folder / runner.REPORT).read_text())
+    assert report.keys() == set(re.findall(r"^\| `(\w+)` \|", str(runner.__doc__), re.MULTILINE))
     return output.getvalue()
 
 
-def undocumented(outcome: Outcome, module: Any) -> set[str]:
-    return set(outcome.report) - set(re.findall(r"`(\w+)`", f"{frame.__doc__}{module.__doc__}"))
-
-
-def results(report: Mapping[str, Any]) -> dict[bool | None, dict[str, str]]:
+def results(outcome: Outcome) -> dict[bool | None, dict[str, str]]:
     """The checks' findings by name, by their result."""
     found: dict[bool | None, dict[str, str]] = {True: {}, False: {}, None: {}}
-    for each in report["checks"]:
+    for each in checks.as_json(outcome.checks)["checks"]:
         found[each["ok"]][each["name"]] = each["found"]
     return found
 
 
-def test_every_check_of_a_run_with_priorities_holds(
-    aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(priority_run, "FULL_WITHIN", 1.0)
-    parameters = slot_report.Parameters(priority_run.MIN_REQUESTS, LIMIT, 0.1, priorities=True)
-    outcome = priority_run.measure(aws, parameters, run())
-    report = outcome.report
-    assert results(report)[False] == {}
-    assert (report["requests"], report["succeeded"], report["failed"]) == (12, 10, 1)
-    assert report["slots_in_use_at_end"] == 0
-    assert report["wait"].keys() == {"low", "normal", "high"}
-    assert [each["code"] for each in report["without_start"]] == ["Cancelled"]
-    output = shown(slot_scenario.SCENARIO, outcome, tmp_path)
-    assert all(f"{tmp_path}/{name}: " in output for name in (frame.PICTURE, frame.PAGE, frame.REPORT))
-    page = (tmp_path / frame.PAGE).read_text()
-    assert "10 succeeded" in (tmp_path / frame.PICTURE).read_text()
+def test_every_check_of_a_run_with_priorities_holds(aws: EmbeddedAws, tmp_path: Path) -> None:
+    parameters = slot_load.Parameters(priorities.MIN_REQUESTS, LIMIT, 0.1, priorities=True)
+    outcome = slot_load.measure(aws, parameters, run())
+    figures = outcome.figures
+    assert results(outcome)[False] == {}
+    assert (figures["requests"], figures["ended"]) == (12, {"SUCCEEDED": 10, "FAILED": 1, "CANCELLED": 1})
+    assert figures["sample: slots in use at the end"] == 0
+    assert {name for name in figures if name.startswith("wait of ")} == {
+        "wait of low",
+        "wait of normal",
+        "wait of high",
+    }
+    assert [each.endswith(": Cancelled, by make run") for each in figures["ended without a start"]] == [True]
+    output = shown(outcome, tmp_path)
+    assert all(f"{tmp_path}/{name}: " in output for name in (runner.PICTURE, runner.PAGE, runner.REPORT))
+    page = (tmp_path / runner.PAGE).read_text()
+    assert "10 succeeded" in (tmp_path / runner.PICTURE).read_text()
     requests, _ = slot_requests.for_the_job(parameters.requests, parameters.fail)
     ends = [each.request_id.partition("-")[2] for each in requests]  # without the time of the run
     assert [end for end in ends if f"-{end}</span>" not in page] == []
-    assert undocumented(outcome, slot_report) == set()
 
 
 def test_every_check_of_a_run_holds_while_the_janitor_runs_the_system_alone(aws: EmbeddedAws) -> None:
-    parameters = slot_report.Parameters(requests=2 * LIMIT + 1, limit=LIMIT, fail=0.0, doorbell=False)
-    report = slot_scenario.measure(aws, parameters, run()).report
-    assert results(report)[False] == {}
-    assert "the janitor ran the system alone" in results(report)[True]
-    assert report["succeeded"] == 2 * LIMIT + 1
+    parameters = slot_load.Parameters(requests=2 * LIMIT + 1, limit=LIMIT, fail=0.0, doorbell=False)
+    outcome = slot_load.measure(aws, parameters, run())
+    assert results(outcome)[False] == {}
+    assert "the janitor ran the system alone" in results(outcome)[True]
+    assert outcome.figures["ended"] == {"SUCCEEDED": 2 * LIMIT + 1}
 
 
 def test_every_check_of_a_run_with_a_state_machine_holds(aws: EmbeddedAws) -> None:
-    parameters = slot_report.Parameters(requests=6, limit=2, fail=0.2, target="workflow")
-    report = machine_run.measure(aws, parameters, run()).report
-    assert results(report)[False] == {}
-    assert [report[name] for name in ("requests", "succeeded", "failed")] == [6, 5, 1]
-    assert report["most_at_work"] == {"weight": 2, "limit": 2}
-    assert list(report["more"].values()) == [3, 3]
+    parameters = slot_load.Parameters(requests=6, limit=2, fail=0.2, target="workflow")
+    outcome = slot_load.measure(aws, parameters, run())
+    figures = outcome.figures
+    assert results(outcome)[False] == {}
+    assert figures["ended"] == {"SUCCEEDED": 5, "FAILED": 1}
+    assert (figures["weather: most child executions alive"], figures["of a caller that waits"]) == ("2 (limit 2)", 3)
 
 
-CHATBOT = token_report.Parameters(messages=24, senders=2, invalidations=2, auth_latency=LATENCY)
+CHATBOT = token_load.Parameters(messages=24, senders=2, invalidations=2, auth_latency=LATENCY)
 ANSWERED = "every message is answered"
 ONE_EACH = "one POST /auth per invalidation"
 AUTHS = "the API accepts each POST /auth"
@@ -127,18 +130,16 @@ SHARED = "several containers share the token"
 @pytest.fixture(scope="module")
 def conversation(aws: EmbeddedAws, chat_service: ChatService) -> token_records.Records:
     """The records of a run."""
-    return token_scenario.converse(aws, chat_service, CHATBOT, run())
+    return token_load.converse(aws, chat_service, CHATBOT, run())
 
 
 def test_every_check_of_the_chatbots_run_holds(conversation: token_records.Records, tmp_path: Path) -> None:
-    outcome = token_report.build(CHATBOT, conversation, run())
-    report = outcome.report
-    assert results(report)[False] == results(report)[None] == {}
-    assert (report["answered"], report["containers"]) == (24, 2)
-    assert report["auths"] == {"cold": 1, "per_invalidation": [1, 1], "total": 3}
-    assert report["token_waits"]["count"] >= 2
-    assert "1 at first, then [1, 1] for the invalidations" in shown(token_scenario.SCENARIO, outcome, tmp_path)
-    assert undocumented(outcome, token_report) == set()
+    outcome = token_load.build(CHATBOT, conversation)
+    figures = outcome.figures
+    assert results(outcome)[False] == results(outcome)[None] == {}
+    assert (figures["messages answered"], figures["containers of the bot"]) == (24, 2)
+    assert figures["wait for a new token"]["count"] >= 2
+    assert "1 at first, then [1, 1] for the invalidations" in shown(outcome, tmp_path)
 
 
 def _delivered(records: token_records.Records, **changes: Any) -> token_records.Records:
@@ -171,7 +172,7 @@ def _stored(records: token_records.Records, **changes: Any) -> token_records.Rec
 def test_control_records_that_break_a_claim_of_the_chatbots_run_fail_its_check(
     conversation: token_records.Records, claim: str, broken: Callable[[token_records.Records], token_records.Records]
 ) -> None:
-    assert claim in results(token_report.build(CHATBOT, broken(conversation), run()).report)[False]
+    assert claim in results(token_load.build(CHATBOT, broken(conversation)))[False]
 
 
 def test_make_say_shows_the_answer_or_its_refusal(
@@ -187,7 +188,7 @@ def test_make_say_shows_the_answer_or_its_refusal(
 
 # ------------------------------------------------------------------------------------------------------------- worker
 
-WORKER = worker_report.Parameters(requests=20, seed=6, scale=0.05, workers=2, outage=True)
+WORKER = worker_checks.Parameters(requests=20, seed=6, scale=0.05, workers=2, outage=True)
 BREAKER = {"failure_threshold": 5, "window_calls": 5, "recovery_seconds": 1}
 SUCCEEDED = "each request that can succeed succeeds once"
 POISON = "poison has one attempt, and one dead letter with its history"
@@ -195,7 +196,6 @@ LEDGER = "the ledger agrees with S3, the dead letters and the downstream"
 CALLERS = "never more than 2 concurrent callers"
 LEFT = "no request is left waiting"
 FEW = "the downstream is hardly called while it is down"
-PROBES = "one probe at a time, each after its wait"
 ATTEMPTS = "the outage uses up at most one attempt in all"
 FOUND = "the first probe after the outage succeeds"
 
@@ -207,21 +207,19 @@ def worked(aws: EmbeddedAws) -> worker_records.Records:
         pytest.skip("the shipped work is replaced")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(worker_mix.POLICY["downstream"], "breaker", BREAKER)
-        return worker_scenario.work_off(aws, WORKER, run(), worker_scenario.Timing(10.0, 3.0, 9.0, 0.2))
+        return worker_load.work_off(aws, WORKER, run(), worker_load.Timing(10.0, 3.0, 9.0, 0.2))
 
 
 def test_every_check_of_the_workers_run_holds(worked: worker_records.Records, tmp_path: Path) -> None:
-    outcome = worker_report.build(WORKER, worked, run())
-    report = outcome.report
-    assert results(report)[False] == {}
-    # The breaker can open or close too late to show more than one probe, and with one caller until late.
-    assert results(report)[None].keys() <= {CALLERS, PROBES}
-    assert (report["succeeded"], report["dead_lettered"], report["nowhere"]) == (18, 2, 0)
-    assert report["most_callers"] <= 2
-    assert [sum(report["attempts"][kind].values()) for kind in ("slow", "poison")] == [6, 2]
-    assert report["outage"]["calls"] >= BREAKER["failure_threshold"]
-    assert "first success after" in shown(worker_scenario.SCENARIO, outcome, tmp_path)
-    assert undocumented(outcome, worker_report) == set()
+    outcome = worker_checks.build(WORKER, worked)
+    figures = outcome.figures
+    assert results(outcome)[False] == {}
+    # With one caller until late, the run does not show that two are used.
+    assert results(outcome)[None].keys() <= {CALLERS}
+    assert (figures["succeeded"], figures["dead_lettered"], figures["nowhere"]) == (18, 2, 0)
+    assert [sum(figures[f"{kind}, by attempts"].values()) for kind in ("slow", "poison")] == [6, 2]
+    assert figures["calls in the outage"] >= BREAKER["failure_threshold"]
+    assert "first success after it" in shown(outcome, tmp_path)
 
 
 def _first[Item](items: Sequence[Item], **changes: Any) -> list[Item]:
@@ -271,7 +269,6 @@ def _counted(of: worker_records.Records) -> worker_records.Records:
         (LEFT, lambda of: replace(of, left={"messages": 1})),
         (LEFT, lambda of: replace(of, rows=_first(of.rows, status="WAITING"))),
         (FEW, lambda of: _called(of, 60, 0.1)),
-        (PROBES, lambda of: _called(of, 3, -0.01)),
         (ATTEMPTS, _counted),
         (FOUND, lambda of: _called(of, 1, 0.0)),
         (FOUND, lambda of: _out(of, calls=of.outage.during if of.outage else [])),
@@ -280,7 +277,7 @@ def _counted(of: worker_records.Records) -> worker_records.Records:
 def test_control_records_that_break_a_claim_of_the_workers_run_fail_its_check(
     worked: worker_records.Records, claim: str, broken: Callable[[worker_records.Records], worker_records.Records]
 ) -> None:
-    assert claim in results(worker_report.build(WORKER, broken(worked), run()).report)[False]
+    assert claim in results(worker_checks.build(WORKER, broken(worked)))[False]
 
 
 @pytest.mark.skipif(own_module("worker", "sample") is None, reason="the shipped work is replaced")
@@ -300,25 +297,34 @@ def test_make_work_shows_the_outcome_of_its_message(aws: EmbeddedAws, monkeypatc
     assert "is dead-lettered without an attempt: InvalidMessage\n" in invalid.output
 
 
-# --------------------------------------------------------------------------------------------------------------- soak
+# ---------------------------------------------------------------------------------------------------- bench and soak
+
+
+def test_the_benchmark_measures_every_design(aws: EmbeddedAws) -> None:
+    measured = benchmark.compared(aws, benchmark.SMALL, 1, run())
+    of = {title: rounds[0] for title, rounds in measured.items()}
+    assert len(of) == 4
+    # Each of six workflows takes and returns a slot, and four are refused at least once. The sample reads then.
+    assert of["naive counter"]["DynamoDB calls"] == of["naive counter"]["write units"] >= 16 / 6
+    assert of["AWS's sample"]["DynamoDB calls"] >= 20 / 6
+    assert of["lock client"]["write units"] >= 2
+    assert of["Slotkeeper"]["write units"] > of["Slotkeeper"]["DynamoDB calls"] > 7
 
 
 def test_every_check_of_a_soak_holds_after_faults_and_a_killed_engine(
     aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aws.client("sqs").purge_queue(QueueUrl=aws.outputs["RequestDeadLetterQueueUrl"])  # of the runs before
-    monkeypatch.setattr(soak_plan, "DECK", dict.fromkeys(DECK, 1))
-    monkeypatch.setattr(soak_plan, "FAULT_EVERY", 0.25)
-    monkeypatch.setattr(soak_plan, "SHARE_LONG", 0.0)
-    monkeypatch.setattr(soak_plan, "SHARE_HANG", 0.0)
+    monkeypatch.setattr(fault_plan, "DECK", dict.fromkeys(DECK, 1))
+    monkeypatch.setattr(fault_plan, "FAULT_EVERY", 0.25)
+    monkeypatch.setattr(fault_plan, "SHARE_LONG", 0.0)
+    monkeypatch.setattr(fault_plan, "SHARE_HANG", 0.0)
     monkeypatch.setattr(fault_player, "UNDONE_AFTER", (1.0, 2.0))
-    monkeypatch.setattr(soak_scenario, "CALM_EACH", 1)
-    outcome = soak_scenario.measure(aws, soak_report.Parameters(0.1, 3, 2), run())
-    report = outcome.report
-    assert results(report)[False] == {}
-    assert report["faults"].keys() >= {ENGINE_KILLED, "limit changed", "bad message"}
-    assert "Faults that acted" in shown(soak_scenario.SCENARIO, outcome, tmp_path)
-    assert undocumented(outcome, soak_report) == set()
+    monkeypatch.setattr(fault_run, "CALM_EACH", 1)
+    outcome = fault_run.measure(aws, fault_run.Parameters(0.1, 3, 2), run())
+    assert results(outcome)[False] == {}
+    assert outcome.figures["faults by kind"].keys() >= {ENGINE_KILLED, "limit changed", "bad message"}
+    assert "every kind of fault has acted" in shown(outcome, tmp_path)
 
 
 def command(aws: EmbeddedAws, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:

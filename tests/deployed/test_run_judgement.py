@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from dev.judge.grant_order import Row, wrong_order
 from dev.judge.slot_item import Holder, Item
+from dev.scenarios.faults.fault_player import FaultMark
+from dev.scenarios.faults.fault_run import whole_run
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.janitor_clock import JanitorRun
 from dev.scenarios.runner.whole_run import Disturbance, Sending
-from dev.scenarios.slots.machine_run import Called, caller_has_all
+from dev.scenarios.slots.receivers import Answered, Received, all_was_published
 from dev.scenarios.slots.slot_requests import Request, SentRequest
-from dev.scenarios.slots.slot_stack import replay_agrees, results_are_those
-from dev.scenarios.soak.soak_receivers import Answered, Received, all_was_published
-from dev.scenarios.soak.soak_report import FaultMark, whole_run
+from dev.scenarios.slots.slot_stack import results_are_those
 from slotkeeper_cli.audit.check_result import Result
 from slotkeeper_cli.audit.work_history import OperatorAct
-from slotkeeper_cli.what_if.recording import PastRequest, Recording
-from tests.command.work_histories import START, attempt, clean, history, name
+from tests.command.work_histories import START, attempt, history
 from tests.deployed.test_whole_run import whole
 
 HELD = Holder("RESERVED", weight=2)
@@ -75,7 +72,7 @@ def test_a_grant_passes_no_request_that_its_plan_knew(versions: list[Item | Row]
 # ------------------------------------------------------------------------------------------------------------- results
 
 ONE, TWO = attempt("a", 0, 10), attempt("b", 1, 12, "FAILED", code="RequestFailed")
-SENT = [SentRequest(Request(each, each == "b", {"--output_key": f"output/{each}"}), START) for each in "ab"]
+SENT = [SentRequest(Request(each, {"arguments": {"--output_key": f"output/{each}"}}), START) for each in "ab"]
 
 
 @pytest.mark.parametrize(
@@ -92,44 +89,6 @@ def test_a_result_exists_exactly_for_each_success(outputs: set[str], finding: st
     assert finding in check.finding
 
 
-@pytest.mark.parametrize(
-    ("starts", "result"),
-    [
-        ([0.0, 10.5, 21.0], Result.HOLDS),
-        ([0.0, 0.1, 10.0], Result.FAILS),  # two ran in the slot
-        ([0.0, 10.0, 20.0, 40.0], Result.FAILS),  # the last one waited although the slot was free
-        ([0.0], Result.NOT_SHOWN),
-    ],
-)
-def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(starts: list[float], result: Result) -> None:
-    """Requests of ten seconds that were sent together, at one slot."""
-    past = [PastRequest(f"sample-{at}", START, START + at, START + at + 10) for at in starts]
-    process = replace(clean().processes["sample"], slot_limit=1)
-    made = Recording(process, START, START + 100, past)
-    assert replay_agrees(made, 1).result is result
-
-
-OUTPUTS: Mapping[str, Any] = {name("a"): {"days": 1}}
-ANSWERS: list[dict[str, Any]] = [{"request_id": "a", "result": {"days": 1}}, {"request_id": "b", "error": "E"}]
-
-
-@pytest.mark.parametrize(
-    ("called", "finding"),
-    [
-        (Called("SUCCEEDED", ["a", "b"], ANSWERS), "1 result and 1 error for 2 items"),
-        (Called("FAILED", ["a", "b"], ANSWERS), "it ended as: FAILED"),
-        (Called("SUCCEEDED", ["a", "b"], ANSWERS[:1]), "without an answer: b; not in the order"),
-        (Called("SUCCEEDED", ["a", "b"], ANSWERS[::-1]), "not in the order of the items: the answers"),
-        (Called("SUCCEEDED", ["a"], [{"request_id": "a", "result": {}}]), "another answer than the child's output: a"),
-        (Called("SUCCEEDED", ["b"], [{"request_id": "b", "result": {}}]), "another answer than the child's output: b"),
-    ],
-)
-def test_a_caller_has_the_answer_of_each_request_in_order(called: Called, finding: str) -> None:
-    check = caller_has_all(called, history([ONE, TWO]), OUTPUTS)
-    assert check.finding.startswith(finding)
-    assert (check.result is Result.HOLDS) is finding.startswith("1 result")
-
-
 # ---------------------------------------------------------------------------------------------------------------- soak
 
 
@@ -139,7 +98,7 @@ def test_a_fault_may_delay_starts_for_seconds_and_an_engine_that_is_down_for_as_
         FaultMark(12, "bad message", "", "soak-a", 12),
         FaultMark(20, "engine killed", "", "", 30),
     ]
-    known = whole_run([], [], [JanitorRun(1, 2, True), JanitorRun(3, 4, False)], faults, calm_from=35, grace=2)
+    known = whole_run([JanitorRun(1, 2, True), JanitorRun(3, 4, False)], faults, calm_from=35, grace=2)
     assert known.disturbances == [
         Disturbance(10, 20, "soak-a"),
         Disturbance(20, 35),
@@ -152,8 +111,12 @@ def _received(**fields: object) -> Received:
     """All of ONE, which succeeded, and of TWO, which failed: its caller was answered."""
     of = {each: ("sample", each, 1) for each in "ab"}
     events = frozenset({(of["a"], "SUCCEEDED"), (of["b"], "FAILED")})
-    caller = Answered("b", Sending(TWO.execution, START), "", "FAILED")
-    return replace(Received(events, frozenset({of["b"]}), [caller]), **fields)  # type: ignore[arg-type]
+    return replace(Received(events, frozenset({of["b"]}), [_caller("b", "FAILED")]), **fields)  # type: ignore[arg-type]
+
+
+def _caller(request_id: str, status: str, answer: object = None) -> Answered:
+    execution = {"a": ONE, "b": TWO}[request_id].execution
+    return Answered(request_id, Sending(execution, START), status, answer=answer)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +125,8 @@ def _received(**fields: object) -> Received:
         (_received(), "2 ends, 1 notified failures, 1 answers"),
         (_received(events=frozenset()), "without an event: a, attempt 1 (sample), b, attempt 1 (sample)"),
         (_received(notified=frozenset()), "failed without a notification: b, attempt 1 (sample)"),
-        (
-            _received(callers=[Answered("b", Sending(TWO.execution, START), "", "RUNNING")]),
-            "callers without an answer: b (RUNNING)",
-        ),
-        (
-            _received(callers=[Answered("b", Sending(TWO.execution, START), "", "SUCCEEDED")]),
-            "callers with another answer than the outcome: b",
-        ),
+        (_received(callers=[_caller("b", "RUNNING")]), "callers without an answer: b (RUNNING)"),
+        (_received(callers=[_caller("b", "SUCCEEDED")]), "callers with another answer than the outcome: b"),
     ],
 )
 def test_each_end_has_its_event_each_failure_its_notification_each_caller_its_answer(
@@ -178,3 +135,18 @@ def test_each_end_has_its_event_each_failure_its_notification_each_caller_its_an
     check = all_was_published(history([ONE, TWO]), (), received)
     assert check.finding == finding
     assert (check.result is Result.HOLDS) is (received == _received())
+
+
+@pytest.mark.parametrize(
+    ("caller", "is_right"),
+    [
+        (_caller("a", "SUCCEEDED", {"days": 1}), True),
+        (_caller("a", "SUCCEEDED", {}), False),
+        (_caller("a", "FAILED"), False),
+        (_caller("b", "FAILED"), True),
+        (_caller("b", "SUCCEEDED"), False),
+    ],
+)
+def test_without_faults_a_caller_has_the_output_of_its_requests_work(caller: Answered, is_right: bool) -> None:
+    received = _received(callers=[caller]).with_outputs({ONE.execution: {"days": 1}})
+    assert (all_was_published(history([ONE, TWO]), (), received).result is Result.HOLDS) is is_right

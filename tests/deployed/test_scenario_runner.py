@@ -1,4 +1,4 @@
-"""The parts that all scenarios share: command line, engine, live view, exit codes, report keys, tables."""
+"""The runner that all loads share: command line, engine, exit codes, report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,18 +18,13 @@ from click.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner import checks
-from dev.scenarios.runner import scenario as frame
+from dev.scenarios import commands
+from dev.scenarios.runner import scenario as runner
 from dev.scenarios.runner.checks import check
-from dev.scenarios.runner.scenario import Outcome, Scenario
-from dev.scenarios.slots import slot_scenario
-from dev.scenarios.soak import soak_scenario
-from dev.scenarios.token import token_scenario
-from dev.scenarios.worker import worker_scenario
+from dev.scenarios.runner.scenario import Outcome, Scenario, as_text
 from slotkeeper_cli.audit.check_result import CheckResult, Result
 
-SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
-TARGETS = ("run", "run-chatbot", "run-worker", "soak")
+LOADS = {"slots": "run", "token": "run-chatbot", "worker": "run-worker"}  # with the target of each
 
 
 def make_command(target: str, *given: str, **environment: str) -> str:
@@ -49,57 +44,38 @@ def make_command(target: str, *given: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "variables", "wrong"),
+    "options",
     [
-        (
-            slot_scenario,
-            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1 PRIORITIES=no|yes TARGET=glue|workflow DOORBELL=yes|no",
-            [
-                "--limit 0",
-                "--fail nan",
-                "--priorities yes --requests 11",
-                "--priorities yes --limit 2",
-                "--doorbell no --target workflow",
-            ],
-        ),
-        (
-            token_scenario,
-            "MESSAGES=1..2000 SENDERS=1..100 INVALIDATIONS=0..50 AUTH_LATENCY=0..3",
-            ["--senders 101", "--auth-latency nan", "--messages 5 --invalidations 5"],
-        ),
-        (
-            worker_scenario,
-            "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10 OUTAGE=no|yes",
-            ["--scale nan", "--workers 1", "--outage 5"],
-        ),
-        (
-            soak_scenario,
-            "MINUTES=0.1..120 SEED=any whole number LIMIT=1..20",
-            ["--minutes nan", "--seed one", "--no"],
-        ),
+        "slots --limit 0",
+        "slots --priorities yes --requests 11",
+        "slots --priorities yes --limit 2",
+        "slots --doorbell no --target workflow",
+        "slots --faults 1 --priorities yes",
+        "slots --faults 1 --limit 21",
+        "token --senders 101",
+        "token --messages 5 --invalidations 5",
+        "worker --workers 1",
+        "worker --outage 5",
     ],
 )
-def test_a_wrong_option_is_refused_with_the_variables_of_make(
-    scenario: ModuleType, variables: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(frame, "EmbeddedAws", None)  # an option that slips through starts nothing
-    for options in wrong:
-        answer = CliRunner().invoke(scenario.main, options.split())
-        assert answer.exit_code == 2
-        assert f"from make: {variables}" in answer.output
+def test_a_wrong_option_is_refused_before_anything_starts(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "EmbeddedAws", None)
+    answer = CliRunner().invoke(commands.main, options.split())
+    assert (answer.exit_code, "Error: " in answer.output) == (2, True)
 
 
-@pytest.mark.parametrize(("target", "scenario"), list(zip(TARGETS, SCENARIOS, strict=True)))
-def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
-    defaults = {option.name: option.default for option in scenario.main.params}
-    shown = (f"{each:g}" if isinstance(each, float) else str(each) for each in defaults.values())
-    options = (f'--{name.replace("_", "-")}="{value}"' for name, value in zip(defaults, shown, strict=True))
-    assert re.search(r"-m dev\.scenarios\.\w+ (.*)", make_command(target))[1] == " ".join(options)  # type: ignore[index]
+@pytest.mark.parametrize(("load", "target"), LOADS.items())
+def test_the_makefile_has_the_defaults_of_the_command(load: str, target: str) -> None:
+    given = dict(re.findall(r'--([a-z-]+)="([^"]*)"', make_command(target)))
+    command = commands.main.commands[load]
+    defaults = {str(option.name).replace("_", "-"): option.default for option in command.params}
+    assert given == {name: f"{each:g}" if isinstance(each, float) else str(each) for name, each in defaults.items()}
 
 
 @pytest.mark.parametrize(
     ("target", "given", "environment", "option"),
     [
+        ("soak", ["MINUTES=2"], {}, 'slots --faults="2" --seed="1" --limit="3"'),
         ("run", ["PRIORITIES=yes"], {}, '--limit="4" --fail="0" --priorities="yes"'),
         ("run", ["PRIORITIES=yes"], {"LIMIT": "9"}, '--limit="9"'),
         ("run-worker", ["REQUESTS=40"], {}, '--requests="40"'),
@@ -112,7 +88,7 @@ def test_a_default_of_one_target_gives_way_to_a_given_value(
 
 
 def test_a_python_without_the_packages_names_the_right_one() -> None:
-    package = "dev.scenarios.slots"
+    package = "dev.scenarios"
     command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without installed packages
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
@@ -124,20 +100,25 @@ def test_a_python_without_the_packages_names_the_right_one() -> None:
 # --------------------------------------------------------------------------------------------- engine and exit codes
 
 
-@pytest.mark.parametrize("module", SCENARIOS)
+@dataclass(frozen=True)
+class Parameters:
+    """Of no load."""
+
+
+@pytest.mark.parametrize("load", LOADS)
 def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
-    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_state_dir: Path, **_options: Any) -> None:
         raise EngineError("no engine today")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(EmbeddedAws, "start", refuse)
-    folder = module.SCENARIO.folder
+    folder = Path("build", LOADS[load])
     folder.mkdir(parents=True)
-    for name in ("report.json", frame.PAGE):
+    for name in ("report.json", runner.PAGE):
         (folder / name).touch()
-    result = CliRunner().invoke(module.main, [])
+    result = CliRunner().invoke(commands.main, [load])
     assert result.exit_code == 1
     assert "no engine today" in result.output
     assert [path.name for path in folder.iterdir()] == ["lock"]
@@ -153,7 +134,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_arguments: Any, **_options: Any) -> Iterator[Mock]:
         yield Mock()
 
-    monkeypatch.setattr(frame, "engine", nothing)
+    monkeypatch.setattr(runner, "engine", nothing)
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -161,24 +142,39 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_check_that_fails_fails_the_run(
     judged: list[CheckResult], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = Outcome(checks.as_json(judged), [], {frame.PICTURE: "<svg/>"})
-    (tmp_path / frame.PAGE).write_text("of an earlier run")
+    outcome = Outcome(Parameters(), 0.0, judged, {"sent": 1}, {runner.PICTURE: "<svg/>"})
+    (tmp_path / runner.PAGE).write_text("of an earlier run")
     with pytest.raises(SystemExit) as ended:
-        frame.carry_out(Scenario(tmp_path), {}, lambda *_: outcome)
+        runner.carry_out(Scenario(tmp_path), lambda *_: outcome)
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
-    assert (tmp_path / frame.PICTURE).read_text() == "<svg/>"
-    assert not (tmp_path / frame.PAGE).exists()
+    assert (tmp_path / runner.PICTURE).read_text() == "<svg/>"
+    assert not (tmp_path / runner.PAGE).exists()
     output = capsys.readouterr().out
-    assert f"{frame.PICTURE}: slots over time" in output
+    assert f"{runner.PICTURE}: slots over time" in output
     assert ("FAILS it was kept: it was lost" in output) == (code == 1)
     verdicts = [line.split("│")[1].strip() for line in output.splitlines() if line.startswith("│")]
-    assert verdicts == ["FAILS" if each.result is Result.FAILS else str(each.result) for each in judged]
+    assert verdicts[1:] == ["FAILS" if each.result is Result.FAILS else str(each.result) for each in judged]
 
 
 @pytest.mark.usefixtures("no_engine")
 def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
-        frame.carry_out(Scenario(tmp_path), {}, Mock(side_effect=KeyboardInterrupt))
+        runner.carry_out(Scenario(tmp_path), Mock(side_effect=KeyboardInterrupt))
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (None, "none"),
+        (2.5, "2.50 s"),
+        ({"count": 0, "p50": None}, "none"),
+        ({"count": 2, "p50": 0.25, "max": 1.0}, "p50 0.25 s, max 1.00 s (2)"),
+        ({"FAILED": 1, "SUCCEEDED": 2}, "1 FAILED, 2 SUCCEEDED"),
+        ([f"r{number}" for number in range(11)], "\n".join([*(f"r{number}" for number in range(10)), "and 1 more"])),
+    ],
+)
+def test_each_kind_of_figure_has_a_text(figure: Any, text: str) -> None:
+    assert as_text(figure) == text

@@ -23,7 +23,9 @@ from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueRead
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
 
 from .checks import check_none
-from .whole_run import RefusedMessage, WholeRun, changes_of_limits, judge_run
+from .whole_run import RefusedMessage, Sending, WholeRun, changes_of_limits, judge_run
+
+Change = Item | Row
 
 
 class Journal:
@@ -35,18 +37,13 @@ class Journal:
 
     def __init__(self, file: Path, outputs: Mapping[str, str]) -> None:
         self._file = file
-        self._tables: dict[str, Callable[[Mapping[str, Any], float], Item | Row]] = {
+        self._tables: dict[str, Callable[[Mapping[str, Any], float], Change]] = {
             outputs["SlotTableName"]: Item.read,
             outputs["RequestTableName"]: lambda raw, _: Row.read(raw),
         }
         self._offset = 0
         self._newest: dict[str, Item] = {}
-        self.changes: list[Item | Row] = []
-
-    @property
-    def items(self) -> list[Item]:
-        """The versions of the items, in the order of the writes."""
-        return [each for each in self.changes if isinstance(each, Item)]
+        self.changes: list[Change] = []
 
     def read(self) -> dict[str, Item]:
         """Read the new entries, as far as their lines are whole; the newest item of every process."""
@@ -64,39 +61,54 @@ class Journal:
         return self._newest
 
 
+def items_of(changes: Sequence[Change]) -> list[Item]:
+    """The versions of the items, in the order of the writes."""
+    return [each for each in changes if isinstance(each, Item)]
+
+
 def read(
-    aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | None = None
+    aws: EmbeddedAws,
+    run: WholeRun,
+    sendings: Sequence[Sending],
+    changes: Sequence[Change],
+    bounds: AuditBounds,
+    process: str | None = None,
 ) -> tuple[WorkHistory, WholeRun]:
-    """The history of a run that has ended, of one process or of all, and what is left on its queues.
+    """The history of a run that has ended, of one process or of all, and what is known of it.
 
     At least one message must have been sent.
     """
     stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
-    since = min(each.at for each in run.sendings)
-    also = {process_of_execution(each.execution) for each in run.sendings}
+    since = min(each.at for each in sendings)
+    also = {process_of_execution(each.execution) for each in sendings}
     history = read_history(Account(stack), since, time.time(), process, also=also)
-    dead_letters = [
-        RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
-        for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000)
-    ]
-    known = replace(run, dead_letters=dead_letters, queued=received_or_visible(stack, "RequestQueue"))
+    known = replace(
+        run,
+        sendings=sendings,
+        items=items_of(changes),
+        dead_letters=[
+            RefusedMessage(each.attributes.get("source_message_id", ""), each.code, each.reason)
+            for each in DeadLetterQueueReader(stack, DeadLetterQueueName.REQUEST).peek(1000)
+        ],
+        queued=received_or_visible(stack, "RequestQueue"),
+    )
     # Runs change limits without the command.
-    return replace(history, acts=[*history.acts, *changes_of_limits(run.items)], bounds=bounds), known
+    return replace(history, acts=[*history.acts, *changes_of_limits(known.items)], bounds=bounds), known
 
 
-def checks_of(history: WorkHistory, run: WholeRun, changes: Sequence[Item | Row]) -> list[CheckResult]:
+def checks_of(history: WorkHistory, run: WholeRun, changes: Sequence[Change]) -> list[CheckResult]:
     """The audit's checks, and that no version of an item and no write breaks a guarantee."""
     return [*judge_run(history, run), *([_writes_are_right(history, changes)] if changes else [])]
 
 
-def _writes_are_right(history: WorkHistory, changes: Sequence[Item | Row]) -> CheckResult:
+def _writes_are_right(history: WorkHistory, changes: Sequence[Change]) -> CheckResult:
     adopted = {name for act in history.acts for name in act.fields.get("adopt", [])}
 
     def asked(name: str, _: Holder) -> Asked:
         row = history.row(name)
         return Asked((row.weight or 0) if row else None, adopted=name in adopted)
 
-    items = [each for each in changes if isinstance(each, Item)]
+    items = items_of(changes)
     problems: dict[str, list[str]] = defaultdict(list)
     for process, breach in [*wrong_history(items, asked), *wrong_order(changes)]:
         problems[breach.guarantee].append(f"{process}: {breach.text}")

@@ -10,14 +10,14 @@ from rich.table import Table
 
 from slotkeeper_cli.audit.check_result import CheckResult, Result, first_of
 
-RESULTS = {True: Result.HOLDS, False: Result.FAILS, None: Result.NOT_SHOWN}
-STYLES = {True: "[green]holds[/]", False: "[bold red]FAILS[/]", None: "[yellow]not shown[/]"}
+STYLES = {Result.HOLDS: "[green]holds[/]", Result.FAILS: "[bold red]FAILS[/]", Result.NOT_SHOWN: "[yellow]not shown[/]"}
 NAMES_SHOWN = 5
 
 
 def check(claim: str, ok: bool | None, finding: str) -> CheckResult:
     """A check of a run. `ok` is None if nothing happened that could have violated the claim."""
-    return CheckResult("", claim, RESULTS[ok], finding)
+    result = Result.NOT_SHOWN if ok is None else Result.HOLDS if ok else Result.FAILS
+    return CheckResult("", claim, result, finding)
 
 
 def check_none(claim: str, problems: Mapping[str, Sequence[str]], finding: str, *, shown: bool = True) -> CheckResult:
@@ -27,24 +27,26 @@ def check_none(claim: str, problems: Mapping[str, Sequence[str]], finding: str, 
     return check(claim, False if problem else True if shown else None, problem or finding)
 
 
+def found(check: CheckResult) -> str:
+    """The finding of a check with its examples."""
+    return "; ".join([check.finding, *check.examples])
+
+
 def as_json(checks: Sequence[CheckResult]) -> dict[str, Any]:
     """The keys `checks` and `ok` of a report."""
-    ok = {result: value for value, result in RESULTS.items()}
-    listed = [
-        {"name": each.claim, "ok": ok[each.result], "found": "; ".join([each.finding, *each.examples])}
-        for each in checks
-    ]
-    return {"checks": listed, "ok": all(each["ok"] is not False for each in listed)}
+    ok = {Result.HOLDS: True, Result.FAILS: False, Result.NOT_SHOWN: None}
+    listed = [{"name": each.claim, "ok": ok[each.result], "found": found(each)} for each in checks]
+    return {"checks": listed, "ok": not failing(checks)}
 
 
-def failing(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The checks of a report that do not hold."""
-    return [each for each in report["checks"] if each["ok"] is False]
+def failing(checks: Sequence[CheckResult]) -> list[CheckResult]:
+    """The checks that do not hold."""
+    return [each for each in checks if each.result is Result.FAILS]
 
 
-def table(report: Mapping[str, Any]) -> Table:
-    """The report's checks for the terminal."""
+def table(checks: Sequence[CheckResult]) -> Table:
+    """The checks for the terminal."""
     shown = Table(title="Checks", title_justify="left", show_header=False)
-    for each in report["checks"]:
-        shown.add_row(STYLES[each["ok"]], escape(each["name"]), escape(each["found"]))
+    for each in checks:
+        shown.add_row(STYLES[each.result], escape(each.claim), escape(found(each)))
     return shown

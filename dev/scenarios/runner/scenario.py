@@ -2,12 +2,13 @@
 
 Exit codes: 0 no check fails; 1 a check fails, or the run cannot continue; 2 wrong options; 130 interrupted.
 
-Every report.json has these keys. The module with a scenario's figures lists the others.
+Every report.json has these keys.
 
 | key | meaning |
 |---|---|
 | `parameters` | the options of this run |
 | `started_at` | the instant from which all others count, ISO 8601, UTC |
+| `figures` | by name; times in seconds |
 | `checks` | name, ok (null: this run could not show it), found |
 | `ok` | no check fails |
 | `phases` | duration of each phase in seconds |
@@ -17,20 +18,19 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import batched
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
@@ -39,7 +39,7 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import Stalled
-from slotkeeper_cli.audit.check_result import CheckResult
+from slotkeeper_cli.audit.check_result import CheckResult, first_of
 from slotkeeper_cli.audit.intervals import rounded
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 
@@ -55,61 +55,12 @@ _FILES = {
     PAGE: "the same for a browser, with each request, the figures and the checks",
     REPORT: "the figures and the checks as data",
 }
-ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
+LISTED = 10  # of a list of figures; the rest is in report.json
+BATCH = 10  # entries of a SendMessageBatch ("Amazon SQS message quotas")
 
 
 class CannotContinue(Exception):
     """The run cannot continue. The text states the reason."""
-
-
-class AlreadyRunning(CannotContinue):
-    """Another run uses the folder."""
-
-
-# ------------------------------------------------------------------------------------------------------- command line
-
-
-class Command(click.Command):
-    """A command whose epilog lists the Makefile's variables, which most users set instead of its options."""
-
-    def __init__(self, name: str | None, **settings: Any) -> None:
-        super().__init__(name, **{"context_settings": {"help_option_names": ["-h", "--help"]}, **settings})
-        variables = (f"{str(option.name).upper()}={_allowed(option.type)}" for option in self.params)
-        self.epilog = f"from make: {' '.join(variables)}"
-
-    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        try:
-            return super().parse_args(context, arguments)
-        except click.UsageError as error:
-            error.message += f"\n{self.epilog}"
-            raise
-
-
-def _allowed(kind: click.ParamType) -> str:
-    if isinstance(kind, click.IntRange | click.FloatRange):
-        return f"{kind.min:g}..{kind.max:g}"
-    if isinstance(kind, click.Choice):
-        return "|".join(kind.choices)
-    return "any whole number"
-
-
-class FiniteRange(click.FloatRange):
-    """A FloatRange that refuses "nan", which is neither below the minimum nor above the maximum."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"nan is not in the range {self.min}<=x<={self.max}.", param, ctx)
-        return number
-
-
-def option(name: str, kind: click.ParamType | type[int], default: float | str, text: str) -> Callable[..., Any]:
-    """An option whose help names its variable in the Makefile."""
-    variable = name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, type=kind, default=default, show_default=True, help=f"{text} (make: {variable}).")
-
-
-# ---------------------------------------------------------------------------------------------------------------- run
 
 
 class Run:
@@ -127,29 +78,19 @@ class Run:
         self.seconds[key] = time.monotonic() - started
         self.console.print(f"[dim]{text}: {self.seconds[key]:.1f} s[/]", highlight=False)
 
-    def report(
-        self, parameters: DataclassInstance, started: float, checks: Sequence[CheckResult], figures: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The content of report.json. `started`: epoch seconds."""
-        return {
-            "parameters": asdict(parameters),
-            "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
-            **figures,
-            **checks_of_run.as_json(checks),
-            "phases": {name: round(seconds, 2) for name, seconds in self.seconds.items()},
-        }
-
 
 @dataclass(frozen=True)
 class Scenario:
-    """The files of a run.
+    """What a run starts, and where it writes.
 
     Args:
         folder: of report.json and the pages.
+        stack: the parameters of the stack.
         engine: see EmbeddedAws.start.
     """
 
     folder: Path
+    stack: Mapping[str, str] = field(default_factory=dict)
     engine: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -158,14 +99,27 @@ class Outcome:
     """What a run has found.
 
     Args:
-        report: the content of report.json.
-        tables: for the terminal, without the checks.
+        parameters: its options.
+        started: epoch seconds from which its times count.
+        figures: numbers of seconds, counts, texts, lists of texts; and counts or spreads by name.
         pages: by their names: the page of `slotkeeper audit --html`, and the picture in it.
     """
 
-    report: Mapping[str, Any]
-    tables: Sequence[Table]
+    parameters: DataclassInstance
+    started: float
+    checks: Sequence[CheckResult]
+    figures: Mapping[str, Any]
     pages: Mapping[str, str] = field(default_factory=dict)
+
+    def report(self, run: Run) -> dict[str, Any]:
+        """The content of report.json."""
+        return {
+            "parameters": asdict(self.parameters),
+            "started_at": datetime.fromtimestamp(self.started, UTC).isoformat(timespec="milliseconds"),
+            "figures": self.figures,
+            **checks_of_run.as_json(self.checks),
+            "phases": {name: round(seconds, 2) for name, seconds in run.seconds.items()},
+        }
 
 
 def terminal() -> Console:
@@ -177,14 +131,14 @@ def terminal() -> Console:
 def alone(folder: Path, written: Sequence[str]) -> Iterator[None]:
     """Lock the folder, since two runs would share the engine's files, and remove the files that will be `written`.
 
-    The lock ends with the process. Raises AlreadyRunning.
+    The lock ends with the process. Raises CannotContinue if another run has it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AlreadyRunning(f"another run uses {folder}: wait for its end, or interrupt it") from None
+            raise CannotContinue(f"another run uses {folder}: wait for its end, or interrupt it") from None
         for name in written:  # files of an earlier run would look like this run's result
             (folder / name).unlink(missing_ok=True)
         yield
@@ -241,17 +195,10 @@ def watched(aws: EmbeddedAws, console: Console) -> Iterator[None]:
         served.wait()
 
 
-def carry_out(
-    scenario: Scenario,
-    stack: Mapping[str, str],
-    measure: Callable[[EmbeddedAws, Run], Outcome],
-    *,
-    watch: bool = False,
-) -> NoReturn:
+def carry_out(scenario: Scenario, measure: Callable[[EmbeddedAws, Run], Outcome], *, watch: bool = False) -> NoReturn:
     """Start an engine, deploy the template, call `measure`, write and show what it returns, and exit.
 
     Args:
-        stack: the parameters of the stack.
         measure: may raise CannotContinue and Stalled.
         watch: open the console of `slotkeeper web` before it.
     """
@@ -260,10 +207,10 @@ def carry_out(
     try:
         with alone(folder, [*_FILES]), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
-                aws.deploy(stack)
+                aws.deploy(scenario.stack)
             with watched(aws, console) if watch else nullcontext():
                 outcome = measure(aws, run)
-                write(scenario, outcome, console)
+                write(folder, outcome, run)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and its processes have ended; nothing is left running.")
         sys.exit(130)
@@ -274,53 +221,43 @@ def carry_out(
         console.print(f"[bold red]A call of the embedded AWS failed:[/] {escape(str(error))}", highlight=False)
         console.print(f"Its log: {folder}/engine.log")
         sys.exit(1)
-    failed = checks_of_run.failing(outcome.report)
+    failed = checks_of_run.failing(outcome.checks)
     for check in failed:
-        console.print(f"[bold red]FAILS[/] {escape(check['name'])}: {escape(check['found'])}", highlight=False)
+        found = escape(checks_of_run.found(check))
+        console.print(f"[bold red]FAILS[/] {escape(check.claim)}: {found}", highlight=False)
     sys.exit(1 if failed else 0)
 
 
-def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
-    """Write report.json and the pages, print the tables, and name the files."""
-    files = {**outcome.pages, REPORT: json.dumps(outcome.report, indent=2) + "\n"}
+def write(folder: Path, outcome: Outcome, run: Run) -> None:
+    """Write report.json and the pages, print the figures and the checks, and name the files."""
+    files = {**outcome.pages, REPORT: json.dumps(outcome.report(run), indent=2) + "\n"}
     for name, text in files.items():
-        (scenario.folder / name).write_text(text, encoding="utf-8")
-    for each in (*outcome.tables, checks_of_run.table(outcome.report)):
-        console.print("", each, sep="\n")
-    console.print()
+        (folder / name).write_text(text, encoding="utf-8")
+    figures = Table(title="The run, by the services' own records", title_justify="left", show_header=False)
+    figures.add_column(style="bold")
+    figures.add_column(overflow="fold")  # users search for ids, so none is cut
+    for name, value in outcome.figures.items():
+        figures.add_row(name, escape(as_text(value)))
+    run.console.print("", figures, "", checks_of_run.table(outcome.checks), "", sep="\n")
     for name in files:
-        console.print(f"{scenario.folder}/{name}: {_FILES[name]}", highlight=False)
+        run.console.print(f"{folder}/{name}: {_FILES[name]}", highlight=False)
 
 
-# ------------------------------------------------------------------------------------------------------------- tables
-
-
-def figure_table(title: str, rows: Mapping[str, object]) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in rows.items():
-        table.add_row(name, escape(str(value)))
-    return table
-
-
-def list_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Table]:
-    """A table of the first rows, or none without rows."""
-    listed = list(rows)
-    rest = len(listed) - ROWS_SHOWN
-    caption = f"and {rest} more in report.json" if rest > 0 else None
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")  # users search for ids, so none is cut
-    for row in listed[:ROWS_SHOWN]:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    return [table] if listed else []
-
-
-def spread_text(spread: Mapping[str, Any], none: str = "none") -> str:
-    """Each figure of the spread in seconds, and the count in parentheses."""
-    figures = (f"{name} {value:.2f} s" for name, value in spread.items() if name != "count")
-    return f"{', '.join(figures)} ({spread['count']})" if spread["count"] else none
+def as_text(figure: Any) -> str:
+    """A figure for the terminal. A spread has a count, and seconds by name."""
+    match figure:
+        case None | {"count": 0}:
+            return "none"
+        case {"count": count}:
+            seconds = (f"{name} {value:.2f} s" for name, value in figure.items() if name != "count")
+            return f"{', '.join(seconds)} ({count})"
+        case Mapping():
+            return ", ".join(f"{count} {name}" for name, count in figure.items()) or "none"
+        case float():
+            return f"{figure:.2f} s"
+        case str() | int():
+            return str(figure)
+    return "\n".join(first_of(figure, LISTED)) or "none"
 
 
 def since(instant: float | None, origin: float) -> float | None:
@@ -328,5 +265,19 @@ def since(instant: float | None, origin: float) -> float | None:
     return None if instant is None else rounded(instant - origin)
 
 
-def counts_text(counts: Mapping[str, int], form: str = "{count} {name}") -> str:
-    return ", ".join(form.format(count=count, name=name) for name, count in counts.items()) or "none"
+def send_all(sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, float]]:
+    """Send entries by request id: the id of each message, and the epoch seconds before its call.
+
+    Raises CannotContinue if SQS refuses entries: later requests would come before them.
+    """
+    sent: list[tuple[str, float]] = []
+    for batch in batched(entries.items(), BATCH, strict=False):
+        at = time.time()
+        listed = [{"Id": str(i), **entry} for i, (_, entry) in enumerate(batch)]
+        answer = sqs.send_message_batch(QueueUrl=queue_url, Entries=listed)
+        if refused := answer.get("Failed"):
+            names = ", ".join(f"{batch[int(e['Id'])][0]} ({e['Code']}: {e.get('Message', '')})" for e in refused)
+            raise CannotContinue(f"SQS refused {len(refused)} of {len(batch)} requests: {names}; {len(sent)} were sent")
+        accepted = sorted(answer["Successful"], key=lambda entry: int(entry["Id"]))
+        sent += [(entry["MessageId"], at) for entry in accepted]
+    return sent

@@ -1,1 +1,1 @@
-"""`make run`: real requests through the deployed workflow on the embedded AWS, and a report from AWS's own records."""
+"""Requests through the queue, for a Glue job or a state machine."""

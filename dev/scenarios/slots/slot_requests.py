@@ -1,23 +1,22 @@
-"""The requests of `make run`, one for each month of the sample data, and their sending."""
+"""The requests of a run, one for each month of the sample data."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 from dev.emulator.sample_data import read_dataset, split_by_month
-from dev.scenarios.runner import sending
 from dev.scenarios.runner.whole_run import Sending
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
 
 PROCESS = "sample"  # the template's default of ProcessName
 MACHINE_PROCESS = "weather"
 NOT_A_NUMBER = "n/a"
+DEADLINE = 6.0  # seconds after the sending, until which a request of a run with faults must start
 
 
 @dataclass(frozen=True)
@@ -25,24 +24,44 @@ class Request:
     """One message for RequestQueue.
 
     Args:
-        damaged: its input makes the work fail.
-        input: of a state machine, which has no `arguments`.
+        work: the arguments of a Glue job, or the input of a state machine.
+        outcome: what must become of it (see whole_run.Sending).
+        leaves: how it may end without a start: SKIPPED, TOO_LATE, or empty.
+        has_caller: an execution waits for the answer.
+        at: seconds after the start of the run at which it is sent.
+        text: of a message that is no request.
     """
 
     request_id: str
-    damaged: bool
-    arguments: Mapping[str, str]
+    work: Mapping[str, Any]
+    outcome: str = "SUCCEEDED"
+    process: str = PROCESS
     priority: Priority = DEFAULT_PRIORITY
     weight: int = 1
-    input: Mapping[str, Any] | None = None
-    process: str = PROCESS
+    leaves: str = ""
+    has_caller: bool = False
+    at: float = 0.0
+    text: str = ""
 
-    def body(self) -> dict[str, Any]:
+    @property
+    def execution(self) -> str:
+        """The name of its first attempt, if no caller waits for it."""
+        return execution_name(self.process, self.request_id, 1)
+
+    def body(self, now: float) -> dict[str, Any]:
         """A request of normal priority and weight 1 states neither."""
-        body: dict[str, Any] = {"process": self.process, "request_id": self.request_id}
-        body |= {"arguments": self.arguments} if self.input is None else {"input": self.input}
+        body: dict[str, Any] = {"process": self.process, "request_id": self.request_id, **self.work}
         body |= {"priority": self.priority} if self.priority != DEFAULT_PRIORITY else {}
-        return body | ({"weight": self.weight} if self.weight != 1 else {})
+        body |= {"weight": self.weight} if self.weight != 1 else {}
+        body |= {"when_busy": "skip"} if self.leaves == "SKIPPED" else {}
+        if self.leaves == "TOO_LATE":
+            deadline = datetime.fromtimestamp(now + DEADLINE, UTC)
+            body["start_before"] = deadline.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return body
+
+    def message(self, now: float) -> str:
+        """The text that is sent."""
+        return self.text or json.dumps(self.body(now))
 
 
 @dataclass(frozen=True)
@@ -51,17 +70,13 @@ class SentRequest:
 
     request: Request
     at: float
+    message_id: str = ""
 
-    def sending(self, execution: str = "", outcome: str = "") -> Sending:
-        """The message, as the audit judges it.
-
-        Args:
-            execution: of a request whose caller waits, whose name contains the caller.
-            outcome: by default that of its input.
-        """
+    @property
+    def sending(self) -> Sending:
+        """The message, as the audit judges it."""
         request = self.request
-        name = execution or execution_name(request.process, request.request_id, 1)
-        return Sending(name, self.at, outcome or ("FAILED" if request.damaged else "SUCCEEDED"))
+        return Sending(request.execution, self.at, request.outcome, self.message_id, request.leaves)
 
 
 def months(requests: int, fail: float) -> Iterator[tuple[str, str, bytes, bool]]:
@@ -96,37 +111,21 @@ def for_the_job(requests: int, fail: float) -> tuple[list[Request], dict[str, by
         key = f"input/{'damaged/' if damaged else ''}{month}.csv"
         inputs.setdefault(key, damage(text) if damaged else text)
         arguments = {"--input_key": key, "--output_key": f"output/{request_id}.json"}
-        made.append(Request(request_id, damaged, arguments))
+        made.append(Request(request_id, {"arguments": arguments}, "FAILED" if damaged else "SUCCEEDED"))
     return made, inputs
 
 
 def for_the_machine(requests: int, fail: float) -> list[Request]:
-    """The requests of the state machine, which have the days of their month as input."""
+    """The requests of the state machine, with the days of their month as input; callers wait for half of them."""
     made = []
-    for request_id, month, text, damaged in months(requests, fail):
+    for number, (request_id, month, text, damaged) in enumerate(months(requests, fail)):
         days: list[dict[str, float | str]] = [
             {name: float(day[name]) for name in ("temp_max", "precipitation")}
             for day in csv.DictReader(text.decode().splitlines())
         ]
         if damaged:
             days[len(days) // 2]["temp_max"] = NOT_A_NUMBER
-        given = {"month": month, "days": days}
-        made.append(Request(request_id, damaged, {}, input=given, process=MACHINE_PROCESS))
+        work = {"input": {"month": month, "days": days}}
+        outcome = "FAILED" if damaged else "SUCCEEDED"
+        made.append(Request(request_id, work, outcome, MACHINE_PROCESS, has_caller=number >= (requests + 1) // 2))
     return made
-
-
-def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequest]:
-    """Send all of them, as a producer would. Raises SendFailed.
-
-    A call that is repeated after a lost answer has no effect, since every entry has its deduplication id.
-    """
-    entries = {
-        request.request_id: {
-            "MessageBody": json.dumps(request.body()),
-            "MessageGroupId": request.process,
-            "MessageDeduplicationId": str(uuid4()),
-        }
-        for request in requests
-    }
-    sent = sending.send(sqs, queue_url, entries)
-    return [SentRequest(request, at) for request, (_, at) in zip(requests, sent, strict=True)]

@@ -1,159 +1,198 @@
-"""The deployed stack in a run: its inputs, the current numbers, and what it has left at the end."""
+"""The deployed stack in a run: what its users and operators do, the current numbers, and what is left at the end."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import Snapshot, counted
-from dev.scenarios.runner import audit
+from dev.emulator.live_view import Snapshot
+from dev.emulator.local_clients import local_client
 from dev.scenarios.runner.audit import Journal
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.janitor_clock import JanitorClock
-from dev.scenarios.runner.scenario import CannotContinue, Run
-from dev.scenarios.runner.whole_run import Sending, WholeRun
-from slotkeeper.slots.process import Process
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.rows import RequestRows
-from slotkeeper_cli.account import Account
+from dev.scenarios.runner.scenario import CannotContinue, send_all
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.ending_queue import EndingQueue
+from slotkeeper.slots.processes import Operations, Processes
+from slotkeeper.slots.request_table import Leaving, RequestTable
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper_cli.audit.check_result import CheckResult
-from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, WorkHistory
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.what_if import read_recording
-from slotkeeper_cli.what_if.prediction import CannotKnow, predict
-from slotkeeper_cli.what_if.recording import Recording
+from slotkeeper_cli.audit.work_history import WorkHistory
 
-from .slot_report import SlotsOfRun
-from .slot_requests import PROCESS, SentRequest
+from .receivers import ROLE, Receivers
+from .slot_requests import MACHINE_PROCESS, PROCESS, Request, SentRequest
 
-# Seconds. A ring takes a fraction of a second, and some on a busy machine. Without one, the janitor comes in a minute.
-BOUNDS = AuditBounds(intake=10.0, free_slot=60.0)
-# Seconds of the p99 wait from which a replay can be compared with it: the durations of starts are a small part of it.
-LEAST_WAIT = 2.0
-JANITOR_PERIOD = 2.0  # seconds
+MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:month-summary"
+ATTEMPTS = 8  # of the run's own calls, which faults and engine restarts affect too
+JANITOR_PERIOD = 2.0  # seconds, while no ring is delivered
 
 
-def upload(aws: EmbeddedAws, inputs: Mapping[str, bytes], run: Run) -> None:
-    with run.phase("upload", f"upload {counted(len(inputs), 'input file')}"):
-        s3 = aws.client("s3")
-        for key, body in inputs.items():
-            s3.put_object(Bucket=aws.outputs["DataBucketName"], Key=key, Body=body, ContentType="text/csv")
+class SlotStack:
+    """Clients of one deployed stack, and what a run does with it.
 
-
-def item_of(aws: EmbeddedAws, process: str) -> Process:
-    """The process's item, by a consistent read. Raises CannotContinue without an item."""
-    seen = Slots(aws.client("dynamodb"), aws.outputs["SlotTableName"]).read(process)
-    if seen is None:
-        raise CannotContinue(f"process {process} has no item in SlotTable: was it removed during the run?")
-    return seen
-
-
-def progress(
-    aws: EmbeddedAws, requests: int, limit: int, elapsed: float, since: float, process: str = PROCESS
-) -> Snapshot:
-    """The current numbers of the requests of a process that were sent since a time, in seconds since the epoch.
-
-    RequestQueue is read first: a message that becomes a row between two reads is counted twice and never missed, so the
-    run does not seem to have ended.
+    Attributes:
+        sent: the messages of producers.
     """
-    outputs = aws.outputs
-    received = queue_reading.total(aws.client("sqs"), outputs["RequestQueueUrl"])
-    listed_rows = RequestRows(aws.client("dynamodb"), outputs["RequestTableName"]).rows(process, max_pages=100)
-    rows = [each for each in listed_rows.rows if each.sent >= since]
-    listed = aws.client("stepfunctions").list_executions(
-        stateMachineArn=outputs["WorkflowArn"], statusFilter="RUNNING", maxResults=1000
-    )
-    running = sum(each["name"].startswith(f"{process}-") for each in listed["executions"])
-    item = item_of(aws, process)
-    states = Counter(each.state for each in rows if each.ended is not None and not each.is_unpublished)
-    done = states.total() - states["RETURNED"] - states["REDRIVEN"]
-    return Snapshot(
-        elapsed=elapsed,
-        ended=done >= requests and not (received or running or item.slots_in_use),
-        done=done,
-        total=requests,
-        gauges={"slots": (item.slots_in_use, limit)},
-        counts={
-            "queued": received + sum(bool(each.place) for each in rows),
-            "running": running,
-            "succeeded": states["SUCCEEDED"],
-            "failed": states["FAILED"],
-            "without a start": done - states["SUCCEEDED"] - states["FAILED"],
-        },
-        details=f"holders: {', '.join(sorted(item.holders)) or 'none'}",
-    )
+
+    def __init__(self, aws: EmbeddedAws, processes: Sequence[str] = (PROCESS,)) -> None:
+        self.aws, self.outputs, self.names = aws, aws.outputs, processes
+        self.dynamodb, self.sqs, self.stepfunctions, self.functions, self.events = (
+            local_client(service, aws.endpoint, attempts=ATTEMPTS)
+            for service in ("dynamodb", "sqs", "stepfunctions", "lambda", "events")
+        )
+        slots, requests = self.outputs["SlotTableName"], self.outputs["RequestTableName"]
+        self.processes = Processes(self.dynamodb, slots)
+        self.doorbell = Doorbell(self.sqs, self.outputs["DispatchQueueUrl"])
+        self.operations = Operations(self.processes, self.doorbell)
+        self._endings = EndingQueue(self.sqs, self.outputs["EndingQueueUrl"])
+        self._rows, self._requests = RequestRows(self.dynamodb, requests), RequestTable(self.dynamodb, requests, slots)
+        self.journal = Journal(aws.state_dir / "journal.jsonl", self.outputs)
+        clients = (self.sqs, self.stepfunctions, self.events, local_client("sns", aws.endpoint))
+        self.receivers = Receivers(self.outputs, *clients)
+        self.sent: list[SentRequest] = []
+        self.started = time.time()
+
+    # ------------------------------------------------------------------------------------------ users and operators
+
+    def upload(self, inputs: Mapping[str, bytes]) -> None:
+        s3 = self.aws.client("s3")
+        for key, body in inputs.items():
+            s3.put_object(Bucket=self.outputs["DataBucketName"], Key=key, Body=body, ContentType="text/csv")
+
+    def create_machine(self, limit: int) -> None:
+        """Create MACHINE, and the process that runs it. Raises CannotContinue if the process exists."""
+        definition = Path(__file__).with_name("month-summary.asl.json").read_text()
+        self.stepfunctions.create_state_machine(name="month-summary", definition=definition, roleArn=ROLE)
+        if not self.processes.create(MACHINE_PROCESS, limit, MACHINE):
+            raise CannotContinue(f"process {MACHINE_PROCESS} exists already: remove it, so that this run can add it")
+
+    def send(self, *requests: Request) -> None:
+        """Send them as a producer would. Raises CannotContinue.
+
+        A call that is repeated after a lost answer has no effect, since every entry has its deduplication id.
+        """
+        entries = {
+            request.request_id: {
+                "MessageBody": request.message(time.time()),
+                "MessageGroupId": request.process,
+                "MessageDeduplicationId": str(uuid4()),
+            }
+            for request in requests
+        }
+        answers = send_all(self.sqs, self.outputs["RequestQueueUrl"], entries)
+        self.sent += [SentRequest(each, at, name) for each, (name, at) in zip(requests, answers, strict=True)]
+
+    def cancel(self, process: str, execution: str) -> bool:
+        """Cancel a request as an operator does; False if it is not queued any more."""
+        leaving = Leaving(execution, "CANCELLED", "Cancelled", "by make run")
+        is_cancelled = bool(self._requests.leave(process, [leaving], time.time()))
+        self._endings.publish(process, [execution])
+        self.doorbell.ring(Bell(process))
+        return is_cancelled
+
+    # ---------------------------------------------------------------------------------------------- current numbers
+
+    def queue(self, process: str) -> list[str]:
+        """The executions of the queued requests of a process, in their order."""
+        return [each.queued.execution for each in self._rows.queue(process).rows]
+
+    def running(self) -> list[str]:
+        """The executions of these processes that run."""
+        return self.listed("RUNNING")
+
+    def listed(self, status: str) -> list[str]:
+        """The newest executions of these processes with a status."""
+        arn = self.outputs["WorkflowArn"]
+        answer = self.stepfunctions.list_executions(stateMachineArn=arn, statusFilter=status, maxResults=1000)
+        return [each["name"] for each in answer["executions"] if each["name"].rpartition("-")[0] in self.names]
+
+    def rows(self) -> list[RequestRow]:
+        """The rows of the run's requests."""
+        listed = [row for name in self.names for row in self._rows.rows(name, max_pages=100).rows]
+        return [each for each in listed if each.sent >= self.started - 1]
+
+    def progress(self, elapsed: float, total: int, least: int, **counts: int | str) -> Snapshot:
+        """The current numbers; the run has ended if nothing is left, and at least so many requests have ended.
+
+        They are read in the order in which a request moves: what moves between two reads is counted twice and never
+        missed, so the run does not seem to have ended.
+        """
+        received = queue_reading.total(self.sqs, self.outputs["RequestQueueUrl"])
+        rows, running = self.rows(), len(self.running())
+        items = {name: item for name, item in self.journal.read().items() if name in self.names}
+        in_use = sum(item.weight for item in items.values())
+        holders = sorted(name for item in items.values() for name in item.holders)
+        unpublished = sum(row.ended is not None and row.is_unpublished for row in rows)
+        left = received + running + in_use + unpublished + self.receivers.waiting()
+        left += queue_reading.total(self.sqs, self.outputs["EndingQueueUrl"])
+        states = Counter(row.state for row in rows if row.ended is not None)
+        done = states.total() - states["RETURNED"] - states["REDRIVEN"]
+        queued = received + sum(bool(each.place) for each in rows)
+        return Snapshot(
+            elapsed=elapsed,
+            ended=done >= least and not (left or queued),
+            done=done,
+            total=total,
+            gauges={name: (item.weight, 0 if item.paused else item.limit) for name, item in sorted(items.items())},
+            counts={
+                "queued": queued,
+                "running": running,
+                "succeeded": states["SUCCEEDED"],
+                "failed": states["FAILED"],
+                "without a start": done - states["SUCCEEDED"] - states["FAILED"],
+                **counts,
+            },
+            details=f"{len(self.journal.changes)} writes; holders: {', '.join(holders) or 'none'}",
+        )
+
+    @contextmanager
+    def without_doorbell(self) -> Iterator[None]:
+        """Disable the event source of DispatchQueue. The janitor runs the system alone, more often than usual."""
+        asked = self.sqs.get_queue_attributes(QueueUrl=self.outputs["DispatchQueueUrl"], AttributeNames=["QueueArn"])
+        arn = asked["Attributes"]["QueueArn"]
+        (mapping,) = self.functions.list_event_source_mappings(EventSourceArn=arn)["EventSourceMappings"]
+        self.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        try:
+            with JanitorClock(self.aws, JANITOR_PERIOD):
+                yield
+        finally:
+            self.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+
+    # ------------------------------------------------------------------------------------------------ what is left
+
+    def results(self) -> set[str]:
+        """The keys of the results in the data bucket."""
+        pages = self.aws.client("s3").get_paginator("list_objects_v2")
+        listed = pages.paginate(Bucket=self.outputs["DataBucketName"], Prefix="output/")
+        return {each["Key"] for page in listed for each in page.get("Contents", [])}
+
+    def child_outputs(self, history: WorkHistory) -> dict[str, Any]:
+        """What each child execution returned, by the name of its execution."""
+        describe, prefix = self.stepfunctions.describe_execution, MACHINE.replace(":stateMachine:", ":execution:")
+        names = [each.execution for each in history.work if each.succeeded]
+        return {name: json.loads(describe(executionArn=f"{prefix}:{name}")["output"]) for name in names}
+
+    def doorbell_was_dead(self, starts: int, limit: int) -> CheckResult:
+        """No ring was delivered, although there were more starts than the first dispatches could make."""
+        rings = queue_reading.total(self.sqs, self.outputs["DispatchQueueUrl"])
+        finding = f"{rings} rings left on DispatchQueue, {starts} starts"
+        return check("the janitor ran the system alone", rings > 0 if starts > limit else None, finding)
 
 
-def collect(aws: EmbeddedAws, sent: Sequence[Sending], process: str = PROCESS, kind: str = GLUE_RUN) -> SlotsOfRun:
-    """What a process has left, with each write of its item and its rows."""
-    journal = Journal(aws.state_dir / "journal.jsonl", aws.outputs)
-    journal.read()
-    changes = [each for each in journal.changes if each.process == process]
-    items = [each for each in journal.items if each.process == process]
-    history, known = audit.read(aws, WholeRun(sent, items), BOUNDS, process)
-    return SlotsOfRun(process, kind, history, known, changes)
-
-
-@contextmanager
-def without_doorbell(aws: EmbeddedAws) -> Iterator[None]:
-    """Disable the starter's event source of DispatchQueue. The janitor runs the system alone, more often than usual."""
-    sqs, functions = aws.client("sqs"), aws.client("lambda")
-    asked = sqs.get_queue_attributes(QueueUrl=aws.outputs["DispatchQueueUrl"], AttributeNames=["QueueArn"])
-    arn = asked["Attributes"]["QueueArn"]
-    (mapping,) = functions.list_event_source_mappings(EventSourceArn=arn)["EventSourceMappings"]
-    functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
-    try:
-        with JanitorClock(aws, JANITOR_PERIOD):
-            yield
-    finally:
-        functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
-
-
-def doorbell_was_dead(aws: EmbeddedAws, starts: int, limit: int) -> CheckResult:
-    """No ring was delivered, although there were more starts than the first dispatches could make."""
-    rings = queue_reading.total(aws.client("sqs"), aws.outputs["DispatchQueueUrl"])
-    is_shown = starts > limit
-    finding = f"{counted(rings, 'ring')} left on DispatchQueue, {counted(starts, 'start')}"
-    return check("the janitor ran the system alone", rings > 0 if is_shown else None, finding)
-
-
-def outputs_of(aws: EmbeddedAws) -> set[str]:
-    """The keys of the results in the data bucket."""
-    pages = aws.client("s3").get_paginator("list_objects_v2")
-    bucket = aws.outputs["DataBucketName"]
-    return {
-        each["Key"] for page in pages.paginate(Bucket=bucket, Prefix="output/") for each in page.get("Contents", [])
-    }
-
-
-def recording_of(aws: EmbeddedAws, history: WorkHistory) -> Recording:
-    """The records of the run, as `slotkeeper what-if` reads them."""
-    stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
-    return read_recording(Account(stack), history.since, history.now, PROCESS)
-
-
-def replay_agrees(recording: Recording, limit: int) -> CheckResult:
-    """A replay at the limit of the run has its p99 wait, within a tenth."""
-    claim = "a replay at the run's limit has the recorded p99 wait, within a tenth"
-    try:
-        made = predict(recording, limit, least=0)
-    except CannotKnow as error:
-        return check(claim, False, str(error))
-    recorded, replayed = (percentile(made[name].waits, 0.99) or 0.0 for name in ("recorded", "replayed"))
-    agrees = None if recorded < LEAST_WAIT else abs(replayed - recorded) <= 0.1 * recorded
-    return check(claim, agrees, f"p99 wait {recorded:.2f} s, replayed {replayed:.2f} s")
-
-
-def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], outputs: set[str]) -> CheckResult:
+def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], results: set[str]) -> CheckResult:
     """A result exists exactly if the job succeeded."""
     succeeded = {each.request_id for each in history.rows if each.state == "SUCCEEDED"}
-    keys = {each.request.arguments["--output_key"]: each.request.request_id for each in sent}
+    keys = {each.request.work["arguments"]["--output_key"]: each.request.request_id for each in sent}
     problems = {
-        "succeeded without a result": sorted(k for k, name in keys.items() if name in succeeded and k not in outputs),
-        "result without a success": sorted(k for k, name in keys.items() if name not in succeeded and k in outputs),
+        "succeeded without a result": sorted(k for k, name in keys.items() if name in succeeded and k not in results),
+        "result without a success": sorted(k for k, name in keys.items() if name not in succeeded and k in results),
     }
-    return check_none("each success has its result", problems, counted(len(outputs & keys.keys()), "result"))
+    return check_none("each success has its result", problems, f"{len(results & keys.keys())} results")

@@ -1,30 +1,17 @@
 """The outage of `make run-worker OUTAGE=yes`: its figures and checks, from the downstream's own record. Pure.
 
-Only the attempts that count are from the worker's log, and the opening from reads of the breaker's item.
-
-Keys of `outage` in report.json (seconds; instants count from the first request sent):
-
-| key | meaning |
-|---|---|
-| `began`, `ended` | the outage |
-| `calls` | that began in it |
-| `probes` | those of them that are certainly probes |
-| `counted` | attempts that failed in it and use up one of the policy's attempts, by the worker's log |
-| `first_call`, `first_success` | the beginning of the first call after it, the end of the first success; from its end |
-| `empty` | from its end to the end of the last request |
+Only the attempts that count are from the worker's log.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
-from dev.scenarios.runner.checks import check, check_none
+from dev.scenarios.runner.checks import check
 from dev.scenarios.runner.scenario import since
 from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_GROWTH, PROBE_JITTER
 from slotkeeper_cli.audit.check_result import CheckResult
@@ -68,7 +55,6 @@ class OutageRecord:
 
     Args:
         retried: in the order of the log.
-        seen_open: the instants at which the breaker was read as OPEN, in their order.
     """
 
     outage: Outage
@@ -76,7 +62,6 @@ class OutageRecord:
     calls: Sequence[Call]
     retried: Sequence[Retried]
     request_ids: Mapping[str, str]  # by the key of the downstream's call
-    seen_open: Sequence[float] = ()
 
     @property
     def during(self) -> list[Call]:
@@ -109,17 +94,6 @@ class OutageRecord:
         return until_open * (1 + len(self.late_successes))
 
     @property
-    def probes(self) -> list[Call]:
-        """The calls of the outage that are probes, because they began after the breaker was seen open.
-
-        The first callers - 1 are left out, since they may have been permitted before it opened. An open breaker that
-        was seen before the last success does not count, since that call could close it.
-        """
-        last = max([self.outage.begins, *map(_ended, self.late_successes)])
-        seen = next((at for at in self.seen_open if at > last), math.inf)
-        return [call for call in self.during if call.began > seen][self.settings.callers - 1 :]
-
-    @property
     def counted(self) -> list[str]:
         """The requests of the outage's failed calls that count as attempts: the first line of the log after each."""
         found = []
@@ -140,21 +114,20 @@ def _ended(call: Call) -> float:
 
 def figures(record: OutageRecord, origin: float, last: float) -> dict[str, Any]:
     """`last`: the end of the last request."""
-    end, first = record.outage.ends, min((call.began for call in record.after), default=None)
+    began, end = since(record.outage.begins, origin), record.outage.ends
+    first = min((call.began for call in record.after), default=None)
     return {
-        "began": since(record.outage.begins, origin),
-        "ended": since(end, origin),
-        "calls": len(record.during),
-        "probes": len(record.probes),
-        "counted": len(record.counted),
-        "first_call": since(first, end),
-        "first_success": since(_ended(record.success), end) if record.success else None,
-        "empty": since(last, end),
+        "outage": f"from {began} to {since(end, origin)} s",
+        "calls in the outage": len(record.during),
+        "attempts that it used up": len(record.counted),
+        "first call after it": since(first, end),
+        "first success after it": since(_ended(record.success), end) if record.success else None,
+        "last request after it": since(last, end),
     }
 
 
 def checks(record: OutageRecord) -> list[CheckResult]:
-    return [few_calls(record), single_probes(record), attempts_kept(record), recovery_found(record)]
+    return [few_calls(record), attempts_kept(record), recovery_found(record)]
 
 
 def few_calls(record: OutageRecord) -> CheckResult:
@@ -163,26 +136,6 @@ def few_calls(record: OutageRecord) -> CheckResult:
     allowed = record.before_open + record.settings.most_probes(seconds)
     finding = f"{counted(made, 'call')} in {seconds:.0f} s, {allowed} allowed"
     return check("the downstream is hardly called while it is down", made <= allowed if made else None, finding)
-
-
-def single_probes(record: OutageRecord) -> CheckResult:
-    """Each probe begins after its wait, which doubles with each one that failed, up to the first success.
-
-    After the outage also a request without input is answered, with 404. That shows nothing about the downstream, so the
-    next probe is due immediately.
-    """
-    until = record.success.began if record.success else float("inf")
-    calls = [*record.probes, *(call for call in record.after if call.began <= until)]
-    pairs = list(pairwise(calls))
-    early, failed = [], 0
-    for earlier, later in pairs:
-        failed += earlier.answer != "404"
-        wait = later.began - _ended(earlier)
-        if wait < (0 if earlier.answer == "404" else record.settings.least_wait(failed)):
-            early.append(f"{later.key} {wait:.1f} s after the one before")
-    apart = [later.began - _ended(earlier) for earlier, later in pairs]
-    finding = f"{counted(len(calls), 'probe')}, {min(apart, default=0):.1f} s apart or more"
-    return check_none("one probe at a time, each after its wait", {"too early": early}, finding, shown=bool(pairs))
 
 
 def attempts_kept(record: OutageRecord) -> CheckResult:

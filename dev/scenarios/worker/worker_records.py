@@ -57,16 +57,6 @@ def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
     return found
 
 
-def read_breaker(dynamodb: Any, table: str, most: int) -> tuple[str, int]:
-    """The breaker's state and the permitted callers, at most `most`. CLOSED and `most` without an item."""
-    item = dynamodb.get_item(TableName=table, Key={"downstream": {"S": "default"}}, ConsistentRead=True).get("Item")
-    if item is None:
-        return "CLOSED", most
-    health = json.loads(item["health"]["S"])
-    limit = min(health["limit_set"] or health["limit"] or most, most)
-    return health["state"], {"OPEN": 0, "HALF_OPEN": 1}.get(health["state"], limit)
-
-
 def read_retried(log: Path) -> list[Retried]:
     """The failed attempts with a next one, by the log lines of the functions."""
     found = []

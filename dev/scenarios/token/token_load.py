@@ -1,37 +1,29 @@
-"""The report of `make run-chatbot`: its figures, checks and tables.
-
-Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
-
-| key | meaning |
-|---|---|
-| `answered` | messages answered |
-| `containers` | instances of the chatbot, by their cold starts; null if none was reported |
-| `auths` | number of `POST /auth`: `cold` (first token), `per_invalidation` (a list), `total` |
-| `token_waits` | count, p50, p99, max: from a message's first 401 to its request with a valid token, by the API |
-| `stored` | the token's item at the end: token (its number), live, generation, locked |
-| `total_seconds` | first message sent to last message ended |
-"""
+"""The load of `make run-chatbot`: messages to the deployed chatbot, whose token is invalidated repeatedly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
 
-from rich.table import Table
-
-from dev.emulator.chat_service import Request, answer_to
-from dev.emulator.live_view import counted
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.chat_service import ChatService, Request, answer_to
+from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.checks import check, check_none
-from dev.scenarios.runner.scenario import Outcome, Run, figure_table, since, spread_text
+from dev.scenarios.runner.scenario import Outcome, Run, Scenario, since
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import spread
 
+from . import token_records
+from .messages import ChatbotClient, Rounds
 from .token_records import MessageOutcome, Records, message_outcomes
 
+# Seconds to wait for the first container: a machine with few processors starts all of them equally slowly.
+FIRST_CONTAINER = 240.0
 # The cached token, the stored one and the new one: after a long idle time of a container the first two are invalid.
 MAX_ASKS = 3
-Outcomes = Sequence[MessageOutcome]
 
 
 @dataclass(frozen=True)
@@ -42,12 +34,65 @@ class Parameters:
     auth_latency: float
 
 
-def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
+def scenario(service: ChatService) -> Scenario:
+    """What `make run-chatbot` starts."""
+    # 0: the interval limits refreshes for requests that are always refused. Here it would be measured as a wait.
+    stack = {"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED}
+    return Scenario(Path("build/run-chatbot"), stack)
+
+
+def converse(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run: Run) -> Records:
+    """Send the messages, and wait for each answer; what they have left. Raises Stalled."""
+    give_credentials(aws, service.client_id, service.client_secret)
+    client, senders = ChatbotClient(str(aws.chatbot_url), signing_key(aws)), parameters.senders
+    with run.phase("containers", f"start {senders} containers, about a second of a processor each"):
+        warm = [Thread(target=client.warm_up, daemon=True) for _ in range(senders)]
+        for each in warm:
+            each.start()
+        watch(run.console, lambda elapsed: warming_up(warm, elapsed), stalled_after=FIRST_CONTAINER)
+    rounds = Rounds(parameters.messages, senders, parameters.invalidations, client.deliver, service.invalidate)
+    times = counted(parameters.invalidations, "time")
+    with (
+        run.phase("run", f"send {counted(parameters.messages, 'message')}, invalidate the token {times}"),
+        rounds.sending(),
+    ):
+        watch(
+            run.console,
+            lambda elapsed: progress(rounds, service, parameters.messages, elapsed),
+            "Slotkeeper: one token",
+        )
+    with run.phase("collect", "collect the records"):
+        outputs = aws.outputs
+        function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
+        stored = token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service)
+        metrics = token_records.read_metrics(aws.client("logs"), function["LoggingConfig"]["LogGroup"])
+        return Records(rounds.deliveries(), service.log, service.token_history, stored, metrics)
+
+
+def warming_up(requests: Sequence[Thread], elapsed: float) -> Snapshot:
+    warm, count = sum(not each.is_alive() for each in requests), len(requests)
+    return Snapshot(elapsed, warm == count, warm, count, gauges={"containers": (warm, count)})
+
+
+def progress(rounds: Rounds, service: ChatService, messages: int, elapsed: float) -> Snapshot:
+    ended = rounds.deliveries()
+    answered = sum(each.answer is not None for each in ended)
+    counts = {
+        "answered": answered,
+        "refused": len(ended) - answered,
+        "invalidations": rounds.invalidations,
+        "POST /auth": service.auths,
+    }
+    return Snapshot(elapsed, len(ended) == messages, len(ended), messages, counts=counts)
+
+
+def build(parameters: Parameters, records: Records) -> Outcome:
     """The report of one run. At least one message must have been sent."""
     outcomes = message_outcomes(records)
-    by_cause = records.auths_by_cause
+    by_cause, stored = records.auths_by_cause, records.stored
     origin = min(each.delivery.sent for each in outcomes)
     containers = int(records.metrics["ColdStart"]) if "ColdStart" in records.metrics else None
+    first, *others = (len(requests) for requests in by_cause)
     checks = [
         all_answered(outcomes, parameters.messages),
         one_auth_each(by_cause, parameters.invalidations),
@@ -57,37 +102,17 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
         really_shared(containers, parameters.senders),
     ]
     figures = {
-        "answered": sum(each.delivery.answer is not None for each in outcomes),
-        "containers": containers,
-        "auths": {
-            "cold": len(by_cause[0]),
-            "per_invalidation": [len(requests) for requests in by_cause[1:]],
-            "total": len(records.auths),
-        },
-        "token_waits": spread([each.wait for each in outcomes if each.wait is not None], p50=0.5, p99=0.99),
-        "stored": asdict(records.stored),
-        "total_seconds": since(max(each.delivery.ended for each in outcomes), origin),
-    }
-    report = run.report(parameters, origin, checks, figures)
-    return Outcome(report, tables(report))
-
-
-def tables(report: Mapping[str, Any]) -> list[Table]:
-    auths, containers = report["auths"], report["containers"]
-    rows = {
-        "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
+        "messages answered": sum(each.delivery.answer is not None for each in outcomes),
         "containers of the bot": "unknown" if containers is None else containers,
-        "POST /auth": f"{auths['cold']} at first, then {auths['per_invalidation']} for the invalidations",
-        "wait for a new token": spread_text(report["token_waits"]),
-        "total time": f"{report['total_seconds']:.2f} s",
+        "POST /auth": f"{first} at first, then {others} for the invalidations",
+        "wait for a new token": spread([each.wait for each in outcomes if each.wait is not None], p50=0.5, p99=0.99),
+        "stored token": f"number {stored.token}, generation {stored.generation}",
+        "total time": since(max(each.delivery.ended for each in outcomes), origin),
     }
-    return [figure_table("The run, by the API's log and its senders' clocks", rows)]
+    return Outcome(parameters, origin, checks, figures)
 
 
-# ------------------------------------------------------------------------------------------------------------- checks
-
-
-def all_answered(outcomes: Outcomes, sent: int) -> CheckResult:
+def all_answered(outcomes: Sequence[MessageOutcome], sent: int) -> CheckResult:
     """Every message has the API's answer to its text."""
     problems = {
         "not answered": [f"{o.message_id} ({_refusal(o)})" for o in outcomes if o.delivery.answer is None],
@@ -124,7 +149,7 @@ def auths_accepted(records: Records) -> CheckResult:
     return check_none("the API accepts each POST /auth", {"answered": refused}, f"{len(records.auths)} of them")
 
 
-def three_asks_at_most(outcomes: Outcomes) -> CheckResult:
+def three_asks_at_most(outcomes: Sequence[MessageOutcome]) -> CheckResult:
     """One request for each token that a message can meet. Without coordination there is no bound."""
     more = [f"{o.message_id} ({len(o.asks)})" for o in outcomes if len(o.asks) > MAX_ASKS]
     most = max((len(o.asks) for o in outcomes), default=0)

@@ -1,4 +1,4 @@
-"""`make run-worker`: send requests to the deployed worker, whose downstream is slow and fails at random."""
+"""The load of `make run-worker`: requests to the deployed worker, whose downstream is slow and fails at random."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Outage
 from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Snapshot, counted, watch
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
-from dev.scenarios.runner import sending
-from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
+from dev.scenarios.runner.scenario import Run, Scenario, send_all
 
 from . import worker_mix, worker_records
+from .worker_checks import Parameters
 from .worker_mix import Request
 from .worker_outage import OutageRecord, Settings
 from .worker_records import Records, SentRequest
-from .worker_report import Parameters, build
 
 SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
 OTHER_WORK = (
@@ -34,7 +31,6 @@ OTHER_WORK = (
 )
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
-SCENARIO = Scenario(Path("build/run-worker"), {"downstream": True})
 
 
 @dataclass(frozen=True)
@@ -47,18 +43,19 @@ class Timing:
     answer: float = 0.5  # from a call in the outage to its failure
 
 
-def stack(parameters: Parameters) -> dict[str, str]:
-    """The stack's parameters."""
-    return {
+def scenario(parameters: Parameters) -> Scenario:
+    """What `make run-worker` starts."""
+    stack = {
         "DeployWorker": "true",
         "WorkSeconds": str(parameters.work_seconds),
         "WorkerConcurrency": str(parameters.workers),
         "WorkerReservedConcurrency": str(parameters.workers + SPARE_CONCURRENCY),
     }
+    return Scenario(Path("build/run-worker"), stack, {"downstream": True})
 
 
 def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing | None = None) -> Records:
-    """Send the requests, and wait until each has ended; what they have left. Raises Stalled and SendFailed.
+    """Send the requests, and wait until each has ended; what they have left. Raises Stalled and CannotContinue.
 
     `timing`: of an outage, if there is one.
     """
@@ -94,7 +91,6 @@ def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing 
             records.calls,
             worker_records.read_retried(aws.state_dir / "engine.log"),
             {request.key: request.request_id for request in requests},
-            observer.seen_open,
         )
         records = replace(records, outage=record)
     return records
@@ -111,20 +107,19 @@ class Sender:
     sent: list[SentRequest] = field(default_factory=list)
 
     def send(self, elapsed: float) -> None:
-        """Send those that are due so many seconds after the start. Raises SendFailed."""
+        """Send those that are due so many seconds after the start. Raises CannotContinue."""
         count = max(1, math.ceil(min(1.0, elapsed / self.seconds) * len(self.requests)))
         due = self.requests[len(self.sent) : count]
-        answers = sending.send(self.sqs, self.queue_url, {each.request_id: {"MessageBody": each.body} for each in due})
+        answers = send_all(self.sqs, self.queue_url, {each.request_id: {"MessageBody": each.body} for each in due})
         self.sent += [SentRequest(request, at) for request, (_, at) in zip(due, answers, strict=True)]
 
 
 @dataclass
 class Observer:
-    """Reads the state of the run. `seen_open`: when it saw the breaker open."""
+    """Reads the state of the run."""
 
     aws: EmbeddedAws
     downstream: Downstream
-    seen_open: list[float] = field(default_factory=list)
 
     def progress(self, requests: int, limit: int, elapsed: float) -> Snapshot:
         """The current numbers.
@@ -135,11 +130,7 @@ class Observer:
         """
         sqs, outputs = self.aws.client("sqs"), self.aws.outputs
         depth = queue_reading.depth(sqs, outputs["WorkQueueUrl"])
-        dynamodb = self.aws.client("dynamodb")
-        state, permitted = worker_records.read_breaker(dynamodb, outputs["DownstreamTableName"], limit)
-        if state == "OPEN":
-            self.seen_open.append(time.time())
-        rows = read_ledger(dynamodb, outputs["RequestLedgerTableName"])
+        rows = read_ledger(self.aws.client("dynamodb"), outputs["RequestLedgerTableName"])
         calls = self.downstream.calls()
         callers = sum(call.ended is None for call in calls)
         succeeded = sum(row.status == "SUCCEEDED" for row in rows)
@@ -152,8 +143,6 @@ class Observer:
             total=requests,
             gauges={"callers": (callers, limit)},
             counts={
-                "permitted": permitted,
-                "breaker": state,
                 "waiting": depth["visible"],
                 "in flight": depth["in flight"],
                 "delayed": depth["delayed"],
@@ -179,33 +168,3 @@ class Observer:
                 "undelivered schedules": queue_reading.total(sqs, outputs["RetryScheduleDeadLetterQueueUrl"]),
             },
         )
-
-
-@click.command(cls=Command)
-@option("--requests", click.IntRange(1, 1000), 100, "Number of requests, sent within ten seconds")
-@option("--seed", int, 1, "Draws the mix and every failure; the same seed gives the same run")
-@option("--scale", FiniteRange(0.02, 1.0), 0.15, "Factor for the downstream's 1 to 6 seconds per call")
-@option(
-    "--workers",
-    click.IntRange(2, 10),
-    3,
-    "Concurrent callers of the downstream. Lambda's event source has two or more; for one caller: make run LIMIT=1",
-)
-@option("--outage", click.Choice(["no", "yes"]), "no", "yes: the downstream fails for 25 seconds")
-def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> None:
-    """Send requests to the deployed worker, whose downstream, S3, is slow and fails at random.
-
-    Six in ten requests are normal, three in ten too slow at first, one in ten can never succeed; two in ten of all
-    other attempts fail. With an outage, the requests are sent in a minute, and from its 20th to its 45th second S3
-    fails all calls. Writes build/run-worker/report.json. Uses nothing outside this machine, and leaves nothing
-    running.
-    """
-    if not SHIPPED_WORK.exists():
-        raise click.ClickException(OTHER_WORK)
-    timing = Timing() if outage == "yes" else None
-    parameters = Parameters(requests, seed, scale, workers, timing is not None)
-    carry_out(
-        SCENARIO,
-        stack(parameters),
-        lambda aws, run: build(parameters, work_off(aws, parameters, run, timing), run),
-    )

@@ -1,32 +1,16 @@
-"""The report of `make run-worker`: its figures, checks and tables.
-
-Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
-
-| key | meaning |
-|---|---|
-| `parameters` | also work_seconds, the limit of an attempt |
-| `succeeded`, `dead_lettered`, `nowhere` | requests by their end, by S3 and the dead-letter queue |
-| `kinds` | the same by kind |
-| `attempts` | requests by kind and number of attempts, by the ledger; one for an invalid message |
-| `answers` | the downstream's calls by their answer |
-| `most_callers` | the most concurrent callers, by the downstream |
-| `total_seconds` | first request sent to last record |
-| `outage` | worker_outage.py explains it; null without an outage |
-"""
+"""The checks and figures of `make run-worker`, from the records that it has left. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from rich.table import Table
 
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.checks import check, check_none
-from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table, since
+from dev.scenarios.runner.scenario import Outcome, since
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import weighted_steps
 
@@ -42,7 +26,6 @@ CALLS = {  # by their answer
     "404": "404, no such input",
     "None": "not ended",
 }
-AFTER = {"first call after": "first_call", "first success after": "first_success", "last request after": "empty"}
 # With fewer than this many requests per caller, a run does not show that all callers are used.
 LARGE_ENOUGH = 10
 FINAL = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED"}  # in the ledger
@@ -96,61 +79,24 @@ def tally(values: Iterable[Any]) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}
 
 
-def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
+def build(parameters: Parameters, records: Records) -> Outcome:
     """The report of one run. At least one request must have been sent."""
     evidence = Evidence(parameters, records, *request_outcomes(records))
     outcomes, end = evidence.outcomes, evidence.end
     origin = min(each.sent for each in outcomes)
-    by_kind = {kind: [each for each in outcomes if each.request.kind == kind] for kind in KINDS}
-    figures = {
-        **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
-        "kinds": {kind: tally(each.end for each in some) for kind, some in by_kind.items()},
-        "attempts": {kind: tally(each.attempts for each in some) for kind, some in by_kind.items()},
-        "answers": tally(call.answer for call in records.calls),
-        "most_callers": evidence.most_callers,
-        "total_seconds": since(end, origin),
-        "outage": worker_outage.figures(records.outage, origin, end) if records.outage else None,
-    }
     checks = [judge(evidence) for judge in CHECKS]
-    checks += worker_outage.checks(records.outage) if records.outage else []
-    report = run.report(parameters, origin, checks, figures)
-    report["parameters"]["work_seconds"] = parameters.work_seconds
-    return Outcome(report, tables(report))
-
-
-def tables(report: Mapping[str, Any]) -> list[Table]:
-    parameters = report["parameters"]
-    answers = (f"{CALLS.get(answer, answer)}: {n}" for answer, n in report["answers"].items())
-    rows = {
-        "succeeded": f"{report['succeeded']} of {parameters['requests']}",
-        "dead-lettered": report["dead_lettered"],
-        "without an end": report["nowhere"],
-        "most concurrent callers": f"{report['most_callers']} of {parameters['workers']}",
-        "calls by their answer": "; ".join(answers) or "none",
-        "total time": f"{report['total_seconds']:.1f} s",
-        **(_outage_rows(report["outage"]) if report["outage"] else {}),
-    }
-    attempts = report["attempts"]
-    kinds = (
-        (kind, counts_text(ends).replace("_", "-"), counts_text(attempts[kind], "{count} in {name}"))
-        for kind, ends in report["kinds"].items()
-    )
-    return [
-        figure_table("The run, by the records of S3, the queues and the ledger", rows),
-        *list_table("By kind", ("kind", "ended", "attempts"), kinds),
-    ]
-
-
-def _outage_rows(outage: Mapping[str, Any]) -> dict[str, str]:
-    after = [f"{name} {outage[key]:.1f} s" for name, key in AFTER.items() if outage[key] is not None]
-    return {
-        "outage": f"from {outage['began']:.1f} to {outage['ended']:.1f} s: {counted(outage['calls'], 'call')}, "
-        f"{counted(outage['counted'], 'attempt')} used up",
-        "after the outage": ", ".join(after),
-    }
-
-
-# ---------------------------------------------------------------------------------------------- checks about requests
+    figures: dict[str, Any] = {str(each): sum(outcome.end is each for outcome in outcomes) for each in End}
+    for kind in KINDS:
+        some = [each for each in outcomes if each.request.kind == kind]
+        figures[f"{kind} requests"] = tally(each.end for each in some)
+        figures[f"{kind}, by attempts"] = {f"in {n}": count for n, count in tally(e.attempts for e in some).items()}
+    figures["calls by their answer"] = tally(CALLS.get(str(call.answer), call.answer) for call in records.calls)
+    figures["most concurrent callers"] = f"{evidence.most_callers} of {parameters.workers}"
+    if records.outage:
+        checks += worker_outage.checks(records.outage)
+        figures |= worker_outage.figures(records.outage, origin, end)
+    figures["total time"] = since(end, origin)
+    return Outcome(parameters, origin, checks, figures)
 
 
 def all_succeeded(run: Evidence) -> CheckResult:
@@ -229,9 +175,6 @@ def nothing_left(run: Evidence) -> CheckResult:
         "not final": [f"{row.request_id} ({row.status})" for row in rows if row.status not in FINAL.values()],
     }
     return check_none("no request is left waiting", problems, f"0 {', 0 '.join(run.records.left)}")
-
-
-# ---------------------------------------------------------------------------------------- checks about the downstream
 
 
 def never_above(run: Evidence) -> CheckResult:

@@ -8,18 +8,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
-from typing import Any
 
-PREFIX = "soak-"
-PROCESSES = (f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}c")
+from dev.scenarios.runner.whole_run import STARTED
+from dev.scenarios.slots.slot_requests import Request
+
+PROCESSES = ("soak-a", "soak-b", "soak-c")
 # Seconds. Some runs outlive their workflow by more than the grace time and two janitor runs.
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
 SHARE_SKIP, SHARE_LATE = 0.04, 0.06
 SHARE_CALLERS = 0.25  # of the others: requests whose caller waits for the answer
-DEADLINE = 6.0  # seconds after the sending, until which some requests must start
 SLOT_SECONDS = 4.0  # approximate seconds for which a request holds a slot, to compute the number of requests
 LOAD = 0.55  # share of the slots' capacity without faults; a disturbed request takes more than twice its time
 CALM = 0.93  # share of the minutes after which no new fault acts
@@ -49,35 +48,6 @@ DECK: Mapping[str, int] = {
 
 
 @dataclass(frozen=True)
-class Send:
-    """A request, sent `at` seconds after the start, whose job takes `seconds` and ends as `ending` states.
-
-    Args:
-        leaves: how it may end without a start: SKIPPED, TOO_LATE, or empty.
-        has_caller: its caller waits for the answer.
-    """
-
-    at: float
-    process: str
-    request_id: str
-    seconds: float
-    ending: str
-    leaves: str = ""
-    has_caller: bool = False
-
-    def body(self, now: float) -> dict[str, Any]:
-        arguments = {"--seconds": f"{self.seconds:.2f}", "--ending": self.ending}
-        body = {"process": self.process, "request_id": self.request_id, "arguments": arguments}
-        match self.leaves:
-            case "SKIPPED":
-                return body | {"when_busy": "skip"}
-            case "TOO_LATE":
-                deadline = datetime.fromtimestamp(now + DEADLINE, UTC)
-                return body | {"start_before": deadline.isoformat(timespec="seconds").replace("+00:00", "Z")}
-        return body
-
-
-@dataclass(frozen=True)
 class Fault:
     """A fault `at` seconds after the start. `seed`: of what is drawn when it is caused, such as its process."""
 
@@ -88,7 +58,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    sends: list[Send]
+    sends: list[Request]
     faults: list[Fault]
     limits: Mapping[str, int]
     seconds: float
@@ -104,16 +74,31 @@ def draw(minutes: float, seed: int, limit: int) -> Plan:
     return Plan(sorted(sends, key=lambda send: send.at), sorted(faults, key=lambda fault: fault.at), limits, seconds)
 
 
-def burst(limits: Mapping[str, int], each: int) -> list[Send]:
+def burst(limits: Mapping[str, int], each: int) -> list[Request]:
     """The requests after the faults: for each process as many as it has slots, and `each` more."""
     return [
-        Send(0.0, process, f"calm-{process}-{number}", 0.3, "succeed", has_caller=number % 3 == 0)
+        _request(process, f"calm-{process}-{number}", 0.3, has_caller=number % 3 == 0)
         for process, limit in limits.items()
         for number in range(limit + each)
     ]
 
 
-def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> list[Send]:
+def _request(
+    process: str,
+    request_id: str,
+    seconds: float,
+    ending: str = "succeed",
+    leaves: str = "",
+    *,
+    has_caller: bool = False,
+    at: float = 0.0,
+) -> Request:
+    """A request whose job takes so many seconds, and ends as `ending` states."""
+    work = {"arguments": {"--seconds": f"{seconds:.2f}", "--ending": ending}}
+    return Request(request_id, work, STARTED, process, leaves=leaves, has_caller=has_caller, at=at)
+
+
+def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> list[Request]:
     """Groups of requests with pauses, so that queues grow and become empty."""
     rate = LOAD * limit / SLOT_SECONDS
     made, at, numbers = [], random_.uniform(0, 1), count(1)
@@ -127,7 +112,7 @@ def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> 
             left = random_.random()
             leaves = "SKIPPED" if left < SHARE_SKIP else "TOO_LATE" if left < SHARE_SKIP + SHARE_LATE else ""
             has_caller = not leaves and random_.random() < SHARE_CALLERS
-            made.append(Send(round(at, 2), process, request_id, working, ending, leaves, has_caller))
+            made.append(_request(process, request_id, working, ending, leaves, has_caller=has_caller, at=round(at, 2)))
         at += random_.expovariate(rate / together)
     return made
 

@@ -1,27 +1,34 @@
-"""Carries out a plan: sends requests, causes and removes faults, runs the janitor, waits until no request is left."""
+"""Carries out a plan: sends requests, causes and removes faults, waits until no request is left."""
 
 from __future__ import annotations
 
-import json
 import random
+import re
+import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import cast
+from typing import Any, cast
 
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from dev.emulator import processes
 from dev.emulator.faults import Action, Faults
-from dev.emulator.live_view import LiveView, Snapshot
+from dev.emulator.live_view import LiveView, Snapshot, Stalled, watch
 from dev.scenarios.runner.janitor_clock import JanitorClock
+from dev.scenarios.slots.slot_requests import Request
+from dev.scenarios.slots.slot_stack import SlotStack
+from slotkeeper.slots.doorbell import Bell
 
-from .soak_plan import ENGINE_KILLED, Fault, Plan, Send
-from .soak_report import FaultMark, SentMessage
-from .soak_stack import SoakStack
+from .fault_plan import ENGINE_KILLED, Fault, Plan
 
+TITLE = "Slotkeeper: requests and faults"
 TICK = 0.04  # seconds
-SETTLE_TICK = 1.0  # seconds between two reads of what is left: each is some calls of the busy engine
 LATE = 1.2  # seconds of an answer's delay
 KILL_AFTER = 1.0  # seconds in which all calls of a kind are answered late, before the containers are killed
 ABORT_AFTER = 1.5  # seconds, so that there is a Glue run
@@ -88,121 +95,132 @@ KILLED_IN = (
     "DescribeExecution",
     "",
 )
-BAD = ("not JSON", "unknown process", "reserved argument")
+BAD = {"not JSON": "InvalidRequest", "unknown process": "UnknownProcess", "reserved argument": "InvalidRequest"}
+GLUE_SCRIPT = re.compile(r"/glue-[^/\s]+/[^/\s]+\.py\b")  # as in dev/emulator/engine/glue_script.py
+
+
+@dataclass(frozen=True)
+class FaultMark:
+    """A fault that has acted. `process` is empty if it can have affected any process. `until`: its end."""
+
+    at: float
+    kind: str
+    detail: str = ""
+    process: str = ""
+    until: float = 0.0
 
 
 @dataclass
 class FaultPlayer:
-    stack: SoakStack
+    """Plays a plan on a stack.
+
+    Attributes:
+        marks: the faults that have acted.
+    """
+
+    stack: SlotStack
     plan: Plan
-    view: LiveView
     janitor: JanitorClock
-    started: float = field(default_factory=time.time)
-    sent: list[SentMessage] = field(default_factory=list)
+    console: Console
     marks: list[FaultMark] = field(default_factory=list)
-    phase: str = "storm"
 
     def __post_init__(self) -> None:
         self.faults = Faults(self.stack.aws.state_dir)
         self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._rules: dict[str, tuple[str, str, int]] = {}  # kind, details, times known
-        self._rules_read = self.started
-        self._shown = 0.0
+        self._rules_read = self._started = time.time()
+        rules = self.stack.events.list_rules()["Rules"]
+        self._status_rules = [rule["Name"] for rule in rules if "aws.states" in rule.get("EventPattern", "")]
 
     # ---------------------------------------------------------------------------------------------------- the phases
 
     def storm(self) -> None:
         """Send and cause everything in the plan, at its time."""
-        for send in self.plan.sends:
-            if send.has_caller:
-                self.stack.receivers.call(send.body(self.started), self.started + send.at)
-                continue
-            self._at(send.at, partial(self.send, send))
+        for request in self.plan.sends:
+            if request.has_caller:
+                self.stack.receivers.call(request, self._started + request.at)
+            else:
+                self._at(request.at, partial(self.stack.send, request))
         for fault in self.plan.faults:
             self._at(fault.at, partial(self.cause, fault))
-        while self._later or self._elapsed() < self.plan.seconds:
-            while self._later and self._later[0][0] <= self._elapsed():
-                heappop(self._later)[2]()
-            self._show()
-            time.sleep(TICK)
+        shown = 0.0
+        with LiveView(self.console, TITLE) as view:
+            while self._later or self._elapsed() < self.plan.seconds:
+                while self._later and self._later[0][0] <= self._elapsed():
+                    heappop(self._later)[2]()
+                if time.time() - shown >= view.interval:
+                    shown = time.time()
+                    self._mark_rules()
+                    view.show(self._progress(self._elapsed()))
+                time.sleep(TICK)
 
     def remove_faults(self) -> None:
         """Remove all faults, restore the limits, resume the processes."""
         self._mark_rules()
         self.faults.clear()
-        self.stack.status_events(lost=False)
+        self._status_events(lost=False)
         for process, limit in self.plan.limits.items():
             self.stack.operations.resume(process)
             self.stack.operations.set_limit(process, limit)
 
-    def settle(self, phase: str, *, janitor_runs: int) -> None:
-        """Wait until no request is left, and then for these janitor runs. Stop if nothing changes any more."""
-        self.phase = phase
-        last, since = None, time.time()
-        while (left := self._left())[0]:
-            if left != last:
-                last, since = left, time.time()
-            elif time.time() - since > STALLED_AFTER:
-                return
-            self._show()
-            time.sleep(SETTLE_TICK)
+    def settle(self, *, janitor_runs: int) -> None:
+        """Wait until no request is left, and then for these janitor runs. The checks report what does not end."""
+        with suppress(Stalled):
+            watch(self.console, self._progress, TITLE, STALLED_AFTER)
         enough = self._complete_runs() + janitor_runs
         deadline = time.time() + STALLED_AFTER
         while self._complete_runs() < enough and time.time() < deadline:
-            self._show()
-            time.sleep(SETTLE_TICK)
-
-    def _left(self) -> tuple[int, int]:
-        """The messages, requests, executions and holders that are left, and the number of writes of both tables."""
-        holders = sum(len(item.holders) for item in self.stack.journal.read().values())
-        return self.stack.left() + self.stack.receivers.waiting() + len(self.stack.running()) + holders, len(
-            self.stack.journal.changes
-        )
+            time.sleep(1)
 
     def _complete_runs(self) -> int:
         return sum(run.ok for run in self.janitor.runs)
 
-    # ----------------------------------------------------------------------------------------------------- faults
+    def _progress(self, elapsed: float) -> Snapshot:
+        last = self.marks[-1].kind if self.marks else "none"
+        return self.stack.progress(elapsed, len(self.plan.sends), 0, faults=len(self.marks), last=last)
 
-    def send(self, send: Send) -> None:
-        if send.has_caller:
-            self.stack.receivers.call(send.body(time.time()), time.time())
-            return
-        body = json.dumps(send.body(time.time()))
-        self.sent.append(replace(self.stack.send(send.process, send.request_id, body), leaves=send.leaves))
+    # ----------------------------------------------------------------------------------------------------- faults
 
     def cause(self, fault: Fault) -> None:
         """Cause a fault, or prepare the engine to cause it."""
-        kind, drawn = fault.kind, random.Random(fault.seed)  # noqa: S311 - a schedule, not a secret
+        kind, drawn, stack = fault.kind, random.Random(fault.seed), self.stack  # noqa: S311 - a schedule, not a secret
         process = drawn.choice(list(self.plan.limits))
         match kind:
             case "engine restarted" | "engine killed":
-                self._restart(kind)
+                self._mark_rules()
+                self._rules.clear()  # the engine forgets them
+                started = time.time()
+                stack.aws.restart(hard=kind == ENGINE_KILLED)
+                self._mark(kind, started=started)
             case "containers killed":
                 self._kill(drawn.choice(KILLED_IN))
             case "abort":
-                self._pick(kind, drawn, self.stack.running(), self.stack.abort)
+                self._pick(kind, drawn, stack.running(), stack.stepfunctions.stop_execution)
             case "redriven":
-                self._pick(kind, drawn, self.stack.unsuccessful(), self.stack.redrive)
+                closed = [name for each in ("FAILED", "ABORTED", "TIMED_OUT") for name in stack.listed(each)[:10]]
+                self._pick(kind, drawn, closed, stack.stepfunctions.redrive_execution)
             case "abort, run left alive":
                 rule = self.faults.add("RunGlueJob", "leave_running")
-                self._in(ABORT_AFTER, lambda: [self._control(kind, name, self.stack.abort) for name in self._met(rule)])
+                stop = partial(self._control, kind, call=stack.stepfunctions.stop_execution)
+                self._in(ABORT_AFTER, lambda: [stop(name) for name in self._met(rule)])
             case "limit changed":
                 usual = self.plan.limits[process]
                 limit = drawn.choice([new for new in range(usual + 3) if new != usual])
-                self.stack.operations.set_limit(process, limit)
-                undo = partial(self.stack.operations.set_limit, process, usual)
-                self._undo_later(kind, drawn, undo, process, str(limit))
+                stack.operations.set_limit(process, limit)
+                self._undo_later(kind, drawn, partial(stack.operations.set_limit, process, usual), process, str(limit))
             case "paused":
-                self.stack.operations.pause(process)
-                self._undo_later(kind, drawn, lambda: self.stack.operations.resume(process), process)
+                stack.operations.pause(process)
+                self._undo_later(kind, drawn, partial(stack.operations.resume, process), process)
             case "status events lost":
-                self.stack.status_events(lost=True)
-                self._undo_later(kind, drawn, lambda: self.stack.status_events(lost=False))
+                self._status_events(lost=True)
+                self._undo_later(kind, drawn, partial(self._status_events, lost=False))
             case "bad message":
-                self._send_bad(process, drawn.choice(BAD))
-            case "sent again" | "cancelled" | "rung for nothing":
+                self._send_bad(process, drawn.choice(list(BAD)))
+            case "rung for nothing":
+                stack.doorbell.ring(Bell(process))
+                self._mark(kind, process=process)
+            case "sent again" | "cancelled":
                 self._touch(kind, drawn, process)
             case _:
                 state, how = drawn.choice([(state, how) for state, some in RULES[kind].items() for how in some])
@@ -214,12 +232,10 @@ class FaultPlayer:
                 )
                 self._rules[rule] = (kind, f"{state}: {action}", 0)
 
-    def _restart(self, kind: str) -> None:
-        self._mark_rules()
-        self._rules.clear()  # the engine forgets them
-        started = time.time()
-        self.stack.aws.restart(hard=kind == ENGINE_KILLED)
-        self._mark(kind, started=started)
+    def _status_events(self, *, lost: bool) -> None:
+        """Lose all status events of workflows, or deliver them again."""
+        for rule in self._status_rules:
+            (self.stack.events.disable_rule if lost else self.stack.events.enable_rule)(Name=rule)
 
     def _kill(self, call: str) -> None:
         """Kill the containers while calls of a kind, or of none, take effect and are not answered yet."""
@@ -227,19 +243,21 @@ class FaultPlayer:
 
         def kill() -> None:
             in_call = call if rule and self._met(rule) else "no call"
-            if killed := self.stack.kill_containers():
+            if killed := kill_containers(self.stack.aws.pid):
                 self._mark("containers killed", f"{killed} of them, in {in_call}")
 
         self._in(KILL_AFTER if call else 0.0, kill)
 
-    def _pick(self, kind: str, drawn: random.Random, names: list[str], action: Callable[[str], bool]) -> None:
+    def _pick(self, kind: str, drawn: random.Random, names: list[str], call: Any) -> None:
         if names:
-            self._control(kind, drawn.choice(sorted(names)), action)
+            self._control(kind, drawn.choice(sorted(names)), call)
 
-    def _control(self, kind: str, name: str, action: Callable[[str], bool]) -> bool:
-        if done := action(name):
-            self._mark(kind, name, name.rsplit("-", 1)[0])
-        return done
+    def _control(self, kind: str, name: str, call: Any) -> None:
+        """Stop or redrive an execution, if its status allows the call."""
+        workflow = self.stack.outputs["WorkflowArn"].replace(":stateMachine:", ":execution:")
+        with suppress(ClientError):
+            call(executionArn=f"{workflow}:{name}")
+            self._mark(kind, name, name.rpartition("-")[0])
 
     def _undo_later(
         self, kind: str, drawn: random.Random, action: Callable[[], object], process: str = "", detail: str = ""
@@ -253,32 +271,35 @@ class FaultPlayer:
         self._in(drawn.uniform(*UNDONE_AFTER), undo)
 
     def _touch(self, kind: str, drawn: random.Random, process: str) -> None:
-        """What users and operators do to requests."""
-        sent = [each for each in self.sent if each.process == process and not each.bad]
-        queued = set(self.stack.queue(process)) if kind == "cancelled" else ()
-        match kind:
-            case "rung for nothing":
-                self.stack.ring(process)
-                self._mark(kind, "", process)
-            # As by a producer that repeats a send: the same request in another message. One that ended without a start
-            # would run as its next attempt.
-            case "sent again" if chosen := [each for each in sent if not each.leaves]:
-                one = drawn.choice(chosen)
-                self.stack.send(process, one.request_id, one.body)
-                self._mark(kind, one.request_id, process)
-            case "cancelled" if chosen := [each for each in sent if each.sending.execution in queued]:
-                one = drawn.choice(chosen)
-                self.sent[self.sent.index(one)] = replace(one, leaves="CANCELLED")
-                if self.stack.cancel(process, one.request_id):
-                    self._mark(kind, one.request_id, process)
+        """What users and operators do: a producer repeats a send, an operator cancels.
+
+        A request that ended without a start would run as its next attempt.
+        """
+        of_process = [each for each in self.stack.sent if each.request.process == process]
+        sent = [each for each in of_process if each.request.outcome not in BAD.values()]
+        if kind == "sent again":
+            chosen = [each for each in sent if not each.request.leaves]
+        else:
+            queued = set(self.stack.queue(process))
+            chosen = [each for each in sent if each.request.execution in queued]
+        if not chosen:
+            return
+        one = drawn.choice(chosen)
+        if kind == "sent again":
+            self.stack.send(one.request)
+        else:
+            may_leave = replace(one, request=replace(one.request, leaves="CANCELLED"))
+            self.stack.sent[self.stack.sent.index(one)] = may_leave
+            if not self.stack.cancel(process, one.request.execution):
+                return
+        self._mark(kind, one.request.request_id, process)
 
     def _send_bad(self, process: str, what: str) -> None:
-        request_id = f"bad-{len(self.sent)}"
+        request_id = f"bad-{len(self.marks)}"
         group = "soak-unknown" if what == "unknown process" else process
-        arguments = {"--slotkeeper-execution": "another"} if what == "reserved argument" else {}
-        body = {"process": group, "request_id": request_id, "arguments": arguments}
-        text = "{not JSON" if what == "not JSON" else json.dumps(body)
-        self.sent.append(self.stack.send(group, request_id, text, bad=what))
+        work = {"arguments": {"--slotkeeper-execution": "another"} if what == "reserved argument" else {}}
+        text = "{not JSON" if what == "not JSON" else ""
+        self.stack.send(Request(request_id, work, BAD[what], group, text=text))
         self._mark("bad message", what, process)
 
     # ------------------------------------------------------------------------------------------------- bookkeeping
@@ -310,25 +331,16 @@ class FaultPlayer:
         heappush(self._later, (elapsed, next(self._order), action))
 
     def _elapsed(self) -> float:
-        return time.time() - self.started
+        return time.time() - self._started
 
-    def _show(self) -> None:
-        """Update the view if it is due."""
-        now = time.time()
-        if now - self._shown < self.view.interval:
-            return
-        self._shown = now
-        self._mark_rules()
-        items = self.stack.journal.read()
-        counts: dict[str, int | str] = {
-            "phase": self.phase,
-            "sent": len(self.sent),
-            "queued": self.stack.left(),
-            "running": len(self.stack.running()),
-            "janitor runs": len(self.janitor.runs),
-            "faults": len(self.marks),
-            "last": self.marks[-1].kind if self.marks else "none",
-        }
-        gauges = {name: (item.weight, 0 if item.paused else item.limit) for name, item in sorted(items.items())}
-        seconds = round(min(self._elapsed(), self.plan.seconds))
-        self.view.show(Snapshot(self._elapsed(), False, seconds, round(self.plan.seconds), gauges, counts))
+
+def kill_containers(engine: int) -> int:
+    """Kill all containers of functions, as Lambda may, and no script of a Glue run. Returns their number."""
+    containers = [
+        pid
+        for pid in processes.session_members(engine)
+        if pid != engine and not GLUE_SCRIPT.search(processes.command_line(pid))
+    ]
+    for pid in containers:
+        processes.send_signal(pid, signal.SIGKILL)
+    return len(containers)

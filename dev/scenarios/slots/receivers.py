@@ -1,4 +1,4 @@
-"""What the deployed stack has published in a soak: completion events, notifications, and the answers of callers.
+"""What the deployed stack has published in a run: completion events, notifications, and the answers of callers.
 
 A queue receives each event of a request and each notification. A caller is an execution of a state machine, which sends
 one request with the token of its task, and ends as it is answered: Step Functions accepts one answer.
@@ -7,70 +7,84 @@ one request with the token of its task, and ends as it is answered: Step Functio
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dev.emulator import queue_reading
 from dev.scenarios.runner.checks import check_none
-from dev.scenarios.runner.whole_run import STARTED, RefusedMessage, Sending
+from dev.scenarios.runner.whole_run import RefusedMessage, Sending
 from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.work_history import WorkHistory, label_of
 
-CALLER = Path(__file__).with_name("soak-caller.asl.json")
-_ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
+from .slot_requests import Request
+
+CALLER = Path(__file__).with_name("caller.asl.json")
+ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
 _RESTARTED = "States.ServiceRestart"  # of an execution that ran when the engine was restarted
 # State -> status of its event; the others are dead-lettered.
 _STATUSES = {"SUCCEEDED": "SUCCEEDED", "FAILED": "FAILED", "SKIPPED": "SKIPPED"}
 
-Request = tuple[str, str, int]  # process, id and attempt
+Attempt = tuple[str, str, int]  # process, id and number
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A caller: its message, and the error and the status with which it has ended, RUNNING if it has no answer."""
+    """A caller: its message, and the answer or the error with which it has ended; RUNNING if it has neither."""
 
     request_id: str
     sending: Sending
-    error: str
     status: str
+    error: str = ""
+    answer: Any = None
 
 
 @dataclass(frozen=True)
 class Received:
-    """All that was received. Of a message that is no request, its id instead of `Request`.
+    """All that was received. Of a message that is no request, its id instead of `Attempt`.
 
     Attributes:
         events: with the status of the end.
         notified: the failures.
+        outputs: what the work of each execution returned, if it is a state machine.
     """
 
-    events: frozenset[tuple[Request | str, str]] = frozenset()
-    notified: frozenset[Request] = frozenset()
+    events: frozenset[tuple[Attempt | str, str]] = frozenset()
+    notified: frozenset[Attempt] = frozenset()
     callers: Sequence[Answered] = ()
+    outputs: Mapping[str, Any] | None = None
+
+    def with_outputs(self, outputs: Mapping[str, Any]) -> Received:
+        """The same with the outputs."""
+        return replace(self, outputs=outputs)
 
 
 class Receivers:
-    """The queue and the state machine of one soak."""
+    """The queue and the state machine of one run."""
 
     def __init__(self, outputs: Mapping[str, str], sqs: Any, stepfunctions: Any, events: Any, sns: Any) -> None:
         self._sqs, self._stepfunctions, self._queue_url = sqs, stepfunctions, outputs["RequestQueueUrl"]
-        self._url = sqs.create_queue(QueueName="soak-received")["QueueUrl"]
+        name = f"run-{secrets.token_hex(4)}"
+        self._url = sqs.create_queue(QueueName=name)["QueueUrl"]
         asked = sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
         arn = asked["Attributes"]["QueueArn"]
         sns.subscribe(TopicArn=outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
-        events.put_rule(Name="soak-received", EventPattern=json.dumps({"source": ["slotkeeper"]}))
-        events.put_targets(Rule="soak-received", Targets=[{"Id": "queue", "Arn": arn}])
-        machine = {"name": "soak-caller", "definition": CALLER.read_text(), "roleArn": _ROLE}
+        events.put_rule(Name=name, EventPattern=json.dumps({"source": ["slotkeeper"]}))
+        events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
+        machine = {"name": name, "definition": CALLER.read_text(), "roleArn": ROLE}
         self._caller = stepfunctions.create_state_machine(**machine)["stateMachineArn"]
+        self._outcomes: dict[str, str] = {}  # by request id
 
-    def call(self, body: Mapping[str, Any], at: float) -> None:
-        """Start a caller that sends this request at a time: it starts before the faults, which act on its calls too."""
+    def call(self, request: Request, at: float) -> None:
+        """Start a caller that sends this request at a time. Under faults it starts before them: they act on calls."""
+        self._outcomes[request.request_id] = request.outcome
         moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        given = json.dumps({"at": moment, "queue_url": self._queue_url, "body": body})
-        self._stepfunctions.start_execution(stateMachineArn=self._caller, name=body["request_id"], input=given)
+        given = json.dumps({"at": moment, "queue_url": self._queue_url, "body": request.body(at)})
+        self._stepfunctions.start_execution(stateMachineArn=self._caller, name=request.request_id, input=given)
 
     def waiting(self) -> int:
         """The number of callers without an answer."""
@@ -81,24 +95,21 @@ class Receivers:
 
     def received(self) -> Received:
         """Everything until now."""
-        events, notified = set[tuple[Request | str, str]](), set[Request]()
-        while messages := self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
-            for message in messages:
-                body = json.loads(message["Body"])
-                if "detail" in body:
-                    detail = body["detail"]
-                    of = _request(detail) if "request_id" in detail else detail["message_id"]
-                    events.add((of, detail["status"]))
-                else:
-                    notified.add(_request(json.loads(body["Message"])))
-                self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        events, notified = set[tuple[Attempt | str, str]](), set[Attempt]()
+        for message in queue_reading.drain(self._sqs, self._url):
+            body = json.loads(message["Body"])
+            if "detail" in body:
+                detail = body["detail"]
+                of = _attempt(detail) if "request_id" in detail else detail["message_id"]
+                events.add((of, detail["status"]))
+            else:
+                notified.add(_attempt(json.loads(body["Message"])))
         pages = self._stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=self._caller)
-        callers = (self._answered(each) for page in pages for each in page["executions"])
+        callers = (self._answered(each["executionArn"]) for page in pages for each in page["executions"])
         return Received(frozenset(events), frozenset(notified), [each for each in callers if each])
 
-    def _answered(self, listed: Mapping[str, Any]) -> Answered | None:
+    def _answered(self, arn: str) -> Answered | None:
         """A caller; None if it has sent nothing before the engine was restarted, which ends executions."""
-        arn = listed["executionArn"]
         history = self._stepfunctions.get_execution_history(executionArn=arn, maxResults=100)
         scheduled = next((each for each in history["events"] if each["type"] == "TaskScheduled"), None)
         described = self._stepfunctions.describe_execution(executionArn=arn)
@@ -106,11 +117,12 @@ class Receivers:
             return None
         body = json.loads(scheduled["taskScheduledEventDetails"]["parameters"])["MessageBody"]
         name = execution_name(body["process"], body["request_id"], 1, caller_of(body["task_token"]))
-        sending = Sending(name, scheduled["timestamp"].timestamp(), STARTED)
-        return Answered(body["request_id"], sending, described.get("error", ""), described["status"])
+        sending = Sending(name, scheduled["timestamp"].timestamp(), self._outcomes[body["request_id"]])
+        answer = json.loads(described.get("output", "null"))
+        return Answered(body["request_id"], sending, described["status"], described.get("error", ""), answer)
 
 
-def _request(of: Mapping[str, Any]) -> Request:
+def _attempt(of: Mapping[str, Any]) -> Attempt:
     return of["process"], of["request_id"], of["attempt"]
 
 
@@ -140,9 +152,16 @@ def all_was_published(history: WorkHistory, refused: Sequence[RefusedMessage], r
         "callers with another answer than the outcome": [
             each.request_id
             for each in received.callers
-            if each.status == "SUCCEEDED" and each.request_id not in succeeded
+            if _is_wrong(each, each.request_id in succeeded, received.outputs)
         ],
     }
     answers = sum(each.error != _RESTARTED for each in received.callers)
     finding = f"{len(ended)} ends, {len(received.notified)} notified failures, {answers} answers"
     return check_none("every end is published: event, notification, answer", problems, finding)
+
+
+def _is_wrong(caller: Answered, has_succeeded: bool, outputs: Mapping[str, Any] | None) -> bool:
+    """Whether an answer contradicts the outcome. Without faults the outputs are known, and nothing is redriven."""
+    if caller.status == "SUCCEEDED":
+        return not has_succeeded or (outputs is not None and caller.answer != outputs.get(caller.sending.execution))
+    return caller.status == "FAILED" and has_succeeded and outputs is not None

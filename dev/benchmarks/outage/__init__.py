@@ -1,1 +1,0 @@
-"""The worker and a fragile downstream in virtual time."""

@@ -1,1 +1,0 @@
-"""Rate: how many requests start of those that a rate allows."""

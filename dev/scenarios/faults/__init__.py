@@ -1,0 +1,1 @@
+"""Faults for minutes: aborts, refused calls, lost answers, killed containers, engine restarts."""
