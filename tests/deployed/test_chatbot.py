@@ -1,4 +1,4 @@
-"""The deployed chatbot: answers, refusals, and one token for all containers. test_sample_events.py has more refusals."""
+"""The deployed chatbot: answers, refusals, one token for all containers. test_sample_events.py has more refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: its order, leases, skips, deadlines, repeated messages and lost rings. What is no request is dead-lettered."""
+"""The queue: its order, leases, skips, deadlines, repeated messages, lost rings, and messages that are no requests."""
 
 from __future__ import annotations
 
