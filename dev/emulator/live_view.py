@@ -1,4 +1,4 @@
-"""Show the progress of a long run: a panel in a terminal, a line per change elsewhere."""
+"""Show the progress of a long run: a line for each change."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 STALLED_AFTER = 60.0  # seconds without any movement
-LINE_INTERVAL, PANEL_INTERVAL = 1.0, 0.4  # seconds between two reads
-WIDEST_GAUGE = 60  # more boxes do not fit a terminal's line
+INTERVAL = 1.0  # seconds between two reads
 
 
 class Stalled(Exception):
@@ -32,7 +26,6 @@ class Progress(Protocol):
     def ended(self) -> bool: ...
     @property
     def status(self) -> str: ...
-    def panel(self, title: str) -> RenderableType: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ class Snapshot:
     Args:
         elapsed: seconds since the start.
         ended: there is nothing more to wait for.
-        done, total: for the progress bar.
+        done, total: what has ended, and all.
         gauges: (in use, limit) by name.
         counts: by name.
         details: only reported of a stalled run.
@@ -62,42 +55,26 @@ class Snapshot:
         counts = [f"{name} {value}" for name, value in self.counts.items()]
         return "  ".join([*gauges, *counts, f"ended {self.done}/{self.total}"])
 
-    def panel(self, title: str) -> Panel:
-        gauges, counts, progress = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 3)), Table.grid(padding=(0, 1))
-        for name, (used, limit) in self.gauges.items():
-            boxes = Text()
-            if limit <= WIDEST_GAUGE:
-                boxes = Text("■" * used, style="bold cyan").append("□" * max(0, limit - used), style="dim")
-            gauges.add_row(name, f"{used} of {limit}", boxes)
-        counts.add_row(*(Text.assemble(name, " ", (str(value), "bold")) for name, value in self.counts.items()))
-        bar = ProgressBar(total=max(1, self.total), completed=self.done, width=40)
-        progress.add_row(bar, Text(f"{self.done} of {self.total} in {self.elapsed:.1f} s"))
-        return Panel(Group(gauges, counts, progress), title=title, title_align="left", expand=False)
-
 
 class LiveView:
-    """Shows progress. The last state stays on the screen."""
+    """Prints the progress under a title, a line for each change."""
 
     def __init__(self, console: Console, title: str = "") -> None:
         self._console = console
         self._title = title
         self._last_status = ""
-        self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
-        self.interval = PANEL_INTERVAL if self._live else LINE_INTERVAL
+        self.interval = INTERVAL
 
     def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
+        if self._title:
+            self._console.print(self._title, highlight=False)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
+        """Nothing to end."""
 
     def show(self, progress: Progress) -> None:
-        if self._live:
-            self._live.update(progress.panel(self._title))
-        elif progress.status != self._last_status:
+        if progress.status != self._last_status:
             self._last_status = progress.status
             self._console.print(f"{progress.elapsed:6.1f} s  {progress.status}", highlight=False, soft_wrap=True)
 

@@ -11,8 +11,6 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from rich.text import Text
-
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
@@ -165,9 +163,6 @@ class Observation:
             return f"{row.status}: attempt {row.attempts}{due}"
         queued = self.visible + self.in_flight
         return f"on WorkQueue: {counted(queued, 'message')}, {self.in_flight} in flight" if queued else "off WorkQueue"
-
-    def panel(self, _title: str) -> Text:
-        return Text(f"{self.elapsed:6.1f} s  {self.status}")
 
 
 def request_id_of(body: str) -> str | None:

@@ -97,35 +97,3 @@ def test_a_query_of_an_index_is_answered_as_by_ministack(unpatched: Any, kind: s
                 data["ExclusiveStartKey"] = last
 
     answered_alike()
-
-
-def test_a_page_reads_its_own_entries_and_those_of_a_binary_search(
-    unpatched: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dynamodb_indexes.dynamodb_index_pages()
-    _table("long", "S")
-    for number in range(3000):
-        _put("long", {"p": {"S": "p"}, "s": {"S": str(number)}, "n": {"S": f"{number:04}"}})
-    evaluated = 0
-    evaluate = dynamodb._evaluate_condition
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal evaluated
-        evaluated += 1
-        return evaluate(*arguments, **options)
-
-    monkeypatch.setattr(dynamodb, "_evaluate_condition", counted)
-    values = {":p": {"S": "p"}, ":n": {"S": "1000"}}
-    data = {"TableName": "long", "IndexName": "by-n", "KeyConditionExpression": "p = :p AND n > :n", "Limit": 50}
-
-    def found(query: Any) -> tuple[list[str], int]:
-        nonlocal evaluated
-        evaluated = 0
-        items = json.loads(query({**data, "ExpressionAttributeValues": values})[2])["Items"]
-        return [item["n"]["S"] for item in items], evaluated
-
-    expected = [f"{number}" for number in range(1001, 1051)]
-    (names, read), (_, read_by_ministack) = found(dynamodb._query), found(unpatched)
-    assert names == expected
-    assert read_by_ministack >= 3000
-    assert read <= 50 + 2 * 12 + 2  # two binary searches among 3000
