@@ -7,7 +7,7 @@ from typing import Any
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, of_input
 from tests.workflow.confirm_cases import PERMITTED
 from tests.workflow.interpreter import ME, Variables
-from tests.workflow.walks import MACHINE, TOKEN
+from tests.workflow.paths import MACHINE, TOKEN
 
 CALLER = "0" * 32
 _CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.workflow.case import CONTEXT, EXECUTION, LOST, MANUAL_INPUTS, REDRIVEN, Case, case, caught, of_input
 from tests.workflow.interpreter import ME, Variables
-from tests.workflow.walks import CHILD, MACHINE, child
+from tests.workflow.paths import CHILD, MACHINE, child
 
 PARENT = {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": EXECUTION["Id"]}
 NOW = "2026-01-01T01:00:00.000Z"

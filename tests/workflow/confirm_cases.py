@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.interpreter import ME, SUBSTITUTES, Variables
-from tests.workflow.walks import MACHINE
+from tests.workflow.paths import MACHINE
 
 CALLED = REQUEST | {"caller": "0" * 32}
 _RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}, "run_settings": {"M": {}}}}

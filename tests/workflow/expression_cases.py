@@ -1,6 +1,6 @@
 """The values of each expression of the definition, by its field.
 
-CASES have the values that matter. The walks (walks.py) reach each expression, and their inputs are compared too: the
+CASES have the values that matter. The paths (paths.py) reach each expression, and their inputs are compared too: the
 interpreter, the embedded AWS (tests/facts/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree.
 """
 
@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from itertools import product, starmap
+from itertools import product
 from typing import Any
 
 import pytest
@@ -26,14 +26,14 @@ from slotkeeper.slots.outcomes import (
 )
 from slotkeeper.slots.work import MARKER
 from tests.simulation.frozen import freeze
-from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
+from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter, paths
 from tests.workflow.case import CONTEXT, ENTERED, REDRIVEN, STARTED, Case, case, caught, of_input
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables, mentioned
-from tests.workflow.walks import MACHINE, Scenario, walks
+from tests.workflow.paths import MACHINE
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-INPUTS_OF_A_FIELD = 2  # from the walks, with different values of the field
+INPUTS_OF_A_FIELD = 2  # from the paths, with different values of the field
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -176,11 +176,11 @@ CASES = [
     ),
     *(
         caught(f"{path}.Assign", {counter: 8}, {counter: 7})
-        for counter, paths in (
+        for counter, catchers in (
             ("failed_reads", ("ReadGlueRun.Catch.1", "ReadChild.Catch.2")),
             ("stops", ("StopGlueRun", "StopGlueRun.Catch.0", "StopChild", "StopChild.Catch.0")),
         )
-        for path in paths
+        for path in catchers
     ),
     case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
     case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
@@ -233,14 +233,14 @@ CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_case
 
 @cache
 def walked() -> list[Case]:
-    """Each field without random values, with inputs from the walks, and the interpreter's values."""
-    paths = {id(field): path for path, field in fields() if "$random" not in str(field)}
+    """Each field without random values, with inputs from the paths, and the interpreter's values."""
+    path_of = {id(field): path for path, field in fields() if "$random" not in str(field)}
     found: dict[str, dict[Any, Case]] = defaultdict(dict)
     evaluate = interpreter.remembered
 
     def noting(field: Any, known: dict[str, Any], variables: Variables) -> Any:
         value = evaluate(field, known, variables)
-        path = paths.get(id(field), "")
+        path = path_of.get(id(field), "")
         if path and len(found[path]) < INPUTS_OF_A_FIELD:
             read = {name: variables[name] for name in sorted(mentioned(field))}
             found[path].setdefault(freeze(value), Case(path, read, known, value))
@@ -248,6 +248,7 @@ def walked() -> list[Case]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "remembered", noting)
-        for scenario in (*starmap(Scenario, product((0, 1), ("job", MACHINE), [False], [1])), Scenario(waits=True)):
-            assert list(walks(scenario))
+        for target, waits in product(("job", MACHINE), (False, True)):
+            assert paths.paths.__wrapped__(target, waits)
+            assert paths.redriven.__wrapped__(target, waits)
     return [case for of_field in found.values() for case in of_field.values()]

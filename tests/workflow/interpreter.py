@@ -1,4 +1,4 @@
-"""The interpreter of the workflow's definition, for the walks (walks.py) and for the simulation.
+"""The interpreter of the workflow's definition, for the paths (paths.py) and for the simulation.
 
 Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and null is a
 value (recorded by LocalStack's snapshot test test_map_state_items_eval_jsonata_fail[null]). A state's Assign and Catch
@@ -21,7 +21,7 @@ from tests.simulation.frozen import freeze
 from tests.workflow.definition import END, states, targets
 
 ME = "p-1"
-RANDOM = 0.5  # of $random: walks must be reproducible
+RANDOM = 0.5  # of $random: paths must be reproducible
 DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
 # Whether States.ALL matches this error. It does in recorded executions (tests/facts/test_jsonata.py). The Step
 # Functions guide, "Handling errors in Step Functions workflows", states that it does not.

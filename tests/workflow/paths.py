@@ -1,6 +1,6 @@
-"""Walks through the workflow's definition.
+"""The paths through the workflow that its data allow: a task succeeds in each way it can, or fails into each catcher.
 
-A walk takes one way through the data: every task may succeed in each way it can, or fail into each of its catchers.
+A path is that of an execution, or of one that was aborted in a state and redriven there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.workflow.definition import END, ENDS, definition, states
 from tests.workflow.interpreter import ME, STATES, StateFailed, Variables, still_read
@@ -75,15 +75,17 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Path:
-    """The states of one walk, in order, with the variables that each was entered with.
+    """The states of an execution, in order, with the variables that each was entered with.
 
     Attributes:
         variables: those of the last state, after it if the execution ended in a task.
+        redriven: the place in `names` of the state in which the execution was aborted and redriven; None if it was not.
     """
 
     names: tuple[str, ...]
     entered: tuple[Variables, ...]
     variables: Variables
+    redriven: int | None = None
 
     @property
     def end(self) -> dict[str, Any]:
@@ -98,97 +100,50 @@ class Path:
         """The states that follow the first entry of this one."""
         return self.names[self.names.index(name) + 1 :]
 
-
-class Scenario(NamedTuple):
-    """What a walk's data begin with.
-
-    Attributes:
-        redrives: the execution is redriven at the first state that its slot protects.
-        target: of the process.
-        waits: a caller waits for the answer.
-        rounds: how often a walk enters a state at most.
-    """
-
-    redrives: int = 0
-    target: str = "job"
-    waits: bool = False
-    rounds: int = 2
-
-    @property
-    def context(self) -> dict[str, Any]:
-        request = {"process": "p", "request_id": "order-1", "attempt": 1}
-        request |= {"arguments": {}} if self.target == "job" else {"input": {"day": 1}}
-        request |= {"caller": "0" * 32} if self.waits else {}
-        execution = {
-            "Name": ME,
-            "Id": ARN,
-            "Input": request,
-            "RedriveCount": self.redrives,
-            "StartTime": START_TIME,
-        }
-        return {"Execution": execution, "State": {"EnteredTime": NOW}}
-
-    def results(self, name: str) -> list[Any]:
-        """Each result of a task."""
-        if name == "ConfirmSlot":
-            settings = {} if self.target == "job" else {"settle_seconds": {"N": str(SETTLE_SECONDS)}}
-            holders = {"M": {ME: {"M": {"job": {"S": self.target}, "state": {"S": "RUNNING"}}}}}
-            return [{"Attributes": {"holders": holders, "run_settings": {"M": settings}}}]
-        return RESULTS.get(name, [{}])
+    def entries(self, name: str) -> list[Variables]:
+        """The variables of each entry of a state."""
+        return [known for each, known in zip(self.names, self.entered, strict=True) if each == name]
 
 
-def all_walks(redrives: int = 0, target: str = "job", waits: bool = False) -> tuple[Path, ...]:
-    """The walks, made once: they take seconds, which the collection of tests must not."""
-    return _all_walks(Scenario(redrives, target, waits))
+def context_of(target: str, waits: bool, redrives: int = 0) -> dict[str, Any]:
+    """The context object of an execution whose process has this target, and whose request has a caller if `waits`."""
+    request = {"process": "p", "request_id": "order-1", "attempt": 1}
+    request |= {"arguments": {}} if target == "job" else {"input": {"day": 1}}
+    request |= {"caller": "0" * 32} if waits else {}
+    execution = {"Name": ME, "Id": ARN, "Input": request, "RedriveCount": redrives, "StartTime": START_TIME}
+    return {"Execution": execution, "State": {"EnteredTime": NOW}}
 
 
 @cache
-def _all_walks(scenario: Scenario) -> tuple[Path, ...]:
-    return tuple(walks(scenario))
-
-
-def walks(scenario: Scenario) -> Iterator[Path]:
-    """Every walk from the start to an end that enters no state more than `rounds` times."""
-    yield from _Walker(scenario).walk(definition()["StartAt"], {}, (), ())
+def paths(target: str = "job", waits: bool = False) -> tuple[Path, ...]:
+    """The paths of an execution that is not redriven, each of which enters a state at most twice."""
+    return tuple(_Walker(target, waits, redrives=0, rounds=2).walk(definition()["StartAt"], {}, (), ()))
 
 
 @cache
-def redriven(target: str = "job", waits: bool = False) -> tuple[tuple[Path, Path], ...]:
-    """A walk, and each walk of its execution that is aborted in its last state, and redriven there.
+def redriven(target: str = "job", waits: bool = False) -> tuple[Path, ...]:
+    """The paths of an execution that is redriven, in each state of `paths` with each value of its variables.
 
-    Only the variables that are still read count, so each state is redriven once for each of their values.
+    Only the variables that are still read count. One that is redriven in its first state enters a state at most twice,
+    and the others once after the redrive.
     """
-    looked_at, seen, found = set[tuple[str, int]](), set[str](), []
-    walker = _Walker(Scenario(1, target, waits, rounds=1))
-    for path in all_walks(0, target, waits):
+    seen, found, read = set[str](), [], cache(still_read)
+    of_the_first, of_another = (_Walker(target, waits, redrives=1, rounds=rounds) for rounds in (2, 1))
+    for path in paths(target, waits):
         for at, (name, variables) in enumerate(zip(path.names, path.entered, strict=True)):
-            if (name, id(variables)) in looked_at:
-                continue  # paths with the same beginning share its variables
-            looked_at.add((name, id(variables)))
-            read = {key: value for key, value in variables.items() if key in _read(name)}
-            if (key := name + json.dumps(read, sort_keys=True)) not in seen:
+            still = {key: value for key, value in variables.items() if key in read(name)}
+            if (key := name + json.dumps(still, sort_keys=True)) not in seen:
                 seen.add(key)
-                before = Path(path.names[: at + 1], path.entered[: at + 1], variables)
-                found += [(before, after) for after in walker.walk(name, variables, (), ())]
+                for after in (of_another if at else of_the_first).walk(name, variables, (), ()):
+                    names, entered = path.names[:at] + after.names, path.entered[:at] + after.entered
+                    found.append(Path(names, entered, after.variables, at))
     return tuple(found)
 
 
-_read = cache(still_read)
-
-
-def _distinct(outcomes: Iterator[tuple[str, Variables]]) -> list[tuple[str, Variables]]:
-    """Without those that continue like an earlier one, such as a failure that changes nothing."""
-    found: list[tuple[str, Variables]] = []
-    for outcome in outcomes:
-        if outcome not in found:
-            found.append(outcome)
-    return found
-
-
 class _Walker:
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
-        self._context = scenario.context
+    def __init__(self, target: str, waits: bool, redrives: int, rounds: int) -> None:
+        self._target, self._rounds = target, rounds
+        self._context = context_of(target, waits, redrives)
 
     def walk(
         self, name: str, variables: Variables, before: tuple[str, ...], entered: tuple[Variables, ...]
@@ -199,14 +154,16 @@ class _Walker:
         way, entries = (*before, name), (*entered, variables)
         if STATES[name].kind in ENDS:
             yield Path(way, entries, variables)
-        elif way.count(name) <= self._scenario.rounds:
+        elif way.count(name) <= self._rounds:
             try:
-                outcomes = _distinct(self._outcomes(name, variables))
+                outcomes = list(self._outcomes(name, variables))
             except StateFailed:
                 yield Path(way, entries, variables)
                 return
-            for following, left_with in outcomes:
-                yield from self.walk(following, left_with, way, entries)
+            for number, (following, left_with) in enumerate(outcomes):
+                # One that continues like an earlier one, such as a failure that changes nothing, is the same path.
+                if (following, left_with) not in outcomes[:number]:
+                    yield from self.walk(following, left_with, way, entries)
 
     def _outcomes(self, name: str, variables: Variables) -> Iterator[tuple[str, Variables]]:
         state = STATES[name]
@@ -229,10 +186,18 @@ class _Walker:
         except StateFailed as failed:
             failures = [(failed.error, failed.cause)]
         else:
-            for result in self._scenario.results(name):
+            for result in self._results(name):
                 try:
                     yield state.leave(self._context, variables, result=result)
                 except StateFailed as failed:
                     failures = [*failures, (failed.error, failed.cause)]
         for error, cause in failures:
             yield state.catch(StateFailed(error, cause), self._context, variables)
+
+    def _results(self, name: str) -> list[Any]:
+        """Each result of a task."""
+        if name == "ConfirmSlot":
+            settings = {} if self._target == "job" else {"settle_seconds": {"N": str(SETTLE_SECONDS)}}
+            holders = {"M": {ME: {"M": {"job": {"S": self._target}, "state": {"S": "RUNNING"}}}}}
+            return [{"Attributes": {"holders": holders, "run_settings": {"M": settings}}}]
+        return RESULTS.get(name, [{}])
