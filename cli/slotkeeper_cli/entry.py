@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-
-from slotkeeper_cli.extras import how_to_install
 
 # The packages of the extra `cli` in pyproject.toml, and click, which typer brings.
 EXTRA = ("typer", "rich", "click")
@@ -22,3 +21,8 @@ def main() -> None:
         print(f"slotkeeper: the command needs {missing}, and {instead}", file=sys.stderr)
         sys.exit(1)
     run()
+
+
+def how_to_install(extra: str) -> str:
+    """How to add an extra of pyproject.toml to the environment of this command. No package index has Slotkeeper."""
+    return f"in the checkout, {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"

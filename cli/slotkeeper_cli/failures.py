@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.request_table import FAILURES
@@ -16,78 +15,25 @@ from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import RequestFinder
-from slotkeeper_cli.requests import REDRIVABLE, attempt_as_dict, failure_of, hide_tokens
+from slotkeeper_cli.requests import (
+    GROUP_DIGITS,
+    REDRIVABLE,
+    attempt_as_dict,
+    failed_at,
+    grouped,
+    hide_tokens,
+    reason_of,
+)
 
 # Pages of 1 MB, each of some 500 failures with the longest reasons, and of 3,000 with short ones.
 MAX_PAGES = 200
-GROUP_DIGITS = 8
 _GROUP = re.compile(rf"[0-9a-f]{{{GROUP_DIGITS}}}")
-_WORD = re.compile(r"[\w.:-]+")
-# Digits from which on a word is an id, a time or a large number. Those of an HTTP status, or of a line, are fewer.
-_ID_DIGITS = 4
-# Characters from which on a request's id, with a digit, is not a part of other words.
-_ID_LENGTH = 4
 _LIST = "List the failures with: slotkeeper failed list"
 # Codes of requests that ended without a start, and are no failures.
 _NO_FAILURE = ("Skipped", "Cancelled")
 _DAY = 86400.0
 # The end of a period without one. The clocks of the functions that record ends may be ahead of this one.
 _END = 1e11
-
-
-def alike(reason: str, request_id: str = "") -> str:
-    """A reason without what differs between equal failures: the request's id, other ids, times and large numbers."""
-    is_distinct = len(request_id) >= _ID_LENGTH and any(map(str.isdigit, request_id))
-    text = reason.replace(request_id, "#") if is_distinct else reason
-    return _WORD.sub(lambda word: "#" if sum(map(str.isdigit, word[0])) >= _ID_DIGITS else word[0], text)
-
-
-@dataclass
-class FailureGroup:
-    """Failures of one process with the same code, whose reasons are alike. `rows`: the newest first."""
-
-    process: str
-    code: str
-    reason: str
-    rows: list[RequestRow] = field(default_factory=list)
-
-    @property
-    def id(self) -> str:
-        """What commands take. It stays the same as long as code and reason do."""
-        text = "\0".join((self.process, self.code, self.reason))
-        return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:GROUP_DIGITS]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The group as JSON shows it."""
-        return {
-            "group": self.id,
-            "process": self.process,
-            "code": self.code,
-            "reason": self.reason,
-            "requests": len(self.rows),
-            "first": iso(failed_at(self.rows[-1])),
-            "last": iso(failed_at(self.rows[0])),
-            "newest": self.rows[0].request_id,
-        }
-
-
-def failed_at(row: RequestRow) -> float:
-    """When a failure ended, in seconds since the epoch."""
-    return row.failed or row.ended or 0.0
-
-
-def reason_of(row: RequestRow) -> str:
-    """Why it failed, without what must not be shown."""
-    return hide_tokens(failure_of(row))
-
-
-def grouped(rows: Iterable[RequestRow]) -> list[FailureGroup]:
-    """The groups of failures, that with the newest failure first."""
-    groups: dict[tuple[str, str, str], FailureGroup] = {}
-    for row in sorted(rows, key=lambda row: (failed_at(row), row.sent), reverse=True):
-        key = (row.process, row.code, alike(reason_of(row), row.request_id))
-        groups.setdefault(key, FailureGroup(*key)).rows.append(row)
-    return list(groups.values())
 
 
 @dataclass(frozen=True)

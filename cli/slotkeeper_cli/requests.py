@@ -1,9 +1,12 @@
-"""Requests as the command shows them: their states, fields, rows and task tokens."""
+"""Requests as the command shows them: their states, fields, rows, task tokens, and groups of equal failures."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from uuid import uuid4
@@ -24,6 +27,13 @@ WITHOUT_CONTENT = {
     "RequestIdReused": "its id belongs to another request: submit it with a different id",
     "TooLarge": "it is too large: store its input in S3, and submit it with the key",
 }
+# Of the id of a group of failures.
+GROUP_DIGITS = 8
+_WORD = re.compile(r"[\w.:-]+")
+# Digits from which on a word is an id, a time or a large number. Those of an HTTP status, or of a line, are fewer.
+_ID_DIGITS = 4
+# Characters from which on a request's id, with a digit, is not a part of other words.
+_ID_LENGTH = 4
 # The states of a row that an operator can queue again.
 REDRIVABLE: tuple[State, ...] = ("FAILED", *ENDED_WITHOUT_START)
 
@@ -132,3 +142,58 @@ def is_discarded(row: RequestRow) -> bool:
 def failure_of(row: RequestRow) -> str:
     """Why a request failed, or ended without a start; empty for any other."""
     return row.reason or (failure_reason(row.cause) or row.code if row.state == "FAILED" else "")
+
+
+def alike(reason: str, request_id: str = "") -> str:
+    """A reason without what differs between equal failures: the request's id, other ids, times and large numbers."""
+    is_distinct = len(request_id) >= _ID_LENGTH and any(map(str.isdigit, request_id))
+    text = reason.replace(request_id, "#") if is_distinct else reason
+    return _WORD.sub(lambda word: "#" if sum(map(str.isdigit, word[0])) >= _ID_DIGITS else word[0], text)
+
+
+@dataclass
+class FailureGroup:
+    """Failures of one process with the same code, whose reasons are alike. `rows`: the newest first."""
+
+    process: str
+    code: str
+    reason: str
+    rows: list[RequestRow] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """What commands take. It stays the same as long as code and reason do."""
+        text = "\0".join((self.process, self.code, self.reason))
+        return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:GROUP_DIGITS]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The group as JSON shows it."""
+        return {
+            "group": self.id,
+            "process": self.process,
+            "code": self.code,
+            "reason": self.reason,
+            "requests": len(self.rows),
+            "first": iso(failed_at(self.rows[-1])),
+            "last": iso(failed_at(self.rows[0])),
+            "newest": self.rows[0].request_id,
+        }
+
+
+def failed_at(row: RequestRow) -> float:
+    """When a failure ended, in seconds since the epoch."""
+    return row.failed or row.ended or 0.0
+
+
+def reason_of(row: RequestRow) -> str:
+    """Why it failed, without what must not be shown."""
+    return hide_tokens(failure_of(row))
+
+
+def grouped(rows: Iterable[RequestRow]) -> list[FailureGroup]:
+    """The groups of failures, that with the newest failure first."""
+    groups: dict[tuple[str, str, str], FailureGroup] = {}
+    for row in sorted(rows, key=lambda row: (failed_at(row), row.sent), reverse=True):
+        key = (row.process, row.code, alike(reason_of(row), row.request_id))
+        groups.setdefault(key, FailureGroup(*key)).rows.append(row)
+    return list(groups.values())

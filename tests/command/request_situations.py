@@ -8,7 +8,7 @@ from typing import Any
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
-from slotkeeper_cli.failures import FailureGroup
+from slotkeeper_cli.requests import FailureGroup
 from tests.command.account_contents import edit, fail, fail_held, job_run, succeed
 from tests.command.operator_account import NOW, Operator
 from tests.command.situations import Names, Situation

@@ -15,8 +15,8 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.returns import Requeues
 from slotkeeper_cli import failures, requeueing
-from slotkeeper_cli.cancellation import Cancelling
-from slotkeeper_cli.failures import alike
+from slotkeeper_cli.commands.cancel_request import Cancelling
+from slotkeeper_cli.requests import alike
 from slotkeeper_cli.requeueing import READS, RowChange
 from tests.command.account_contents import fail
 from tests.command.operator_account import Operator, StubbedCalls

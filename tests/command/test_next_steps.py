@@ -22,7 +22,7 @@ HOSTILE = [
 # What quotes for a shell itself, with the reason.
 EXEMPT = {
     "layers/slotkeeper/slotkeeper/next_step.py": "it makes the commands",
-    "cli/slotkeeper_cli/extras.py": "the path of the command's own Python, without the layer",
+    "cli/slotkeeper_cli/entry.py": "the path of the command's own Python, without the layer",
     "cli/slotkeeper_cli/commands/stack.py": "the environment of the operator's own program",
     "cli/slotkeeper_cli/stack_variables.py": "exports of the stack's outputs",
     "dev/emulator/own_job.py": "it reads the developer's own command",

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from slotkeeper.retry.failures.analysis import fingerprint
 from slotkeeper.slots.request_table import FAILURES
-from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.check_result import CheckResult, Result, first_of
 from slotkeeper_cli.audit.figures import figures, held
 from slotkeeper_cli.audit.free_slot_checks import waits
@@ -23,7 +21,7 @@ from slotkeeper_cli.audit.work_history import REQUESTS, WorkHistory, acts_of, li
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.look.pages import lasting, render
 from slotkeeper_cli.look.timeline import MAX_BARS, Bar, Mark, Timeline, label_of, notes_of, timeline_svg
-from slotkeeper_cli.requests import state_of
+from slotkeeper_cli.requests import failed_at, grouped, state_of
 
 # Processes with most executions that have a section; names of requests in a row of failures; requests whose table is
 # open when the page is.
@@ -68,18 +66,20 @@ def _process(history: WorkHistory, name: str, of: dict[str, Any]) -> dict[str, A
 
 
 def _failures(history: WorkHistory, name: str) -> list[dict[str, Any]]:
-    """What failed in the period by code and reason, also what was redriven since."""
-    causes: dict[tuple[str, str], list[RequestRow]] = defaultdict(list)
-    for each in history.rows_of.get(name, []):
-        if each.state in (*FAILURES, "REDRIVEN") and history.since <= (each.ended or 0.0) <= history.until:
-            causes[each.code or "no code", fingerprint(each.reason, each.code)].append(each)
-    made = []
-    for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
-        times = sorted(each.ended or 0.0 for each in some)
-        names = first_of([each.request_id for each in some], MAX_NAMES)
-        row = {"code": code, "reason": reason, "requests": names, "failures": len(some)}
-        made.append(row | {"first": times[0], "last": times[-1]})
-    return made
+    """The failures of the period in groups of equal ones, the largest first, with those that were redriven since."""
+    rows = (each for each in history.rows_of.get(name, []) if each.state in (*FAILURES, "REDRIVEN"))
+    groups = grouped(each for each in rows if history.since <= (each.ended or 0.0) <= history.until)
+    return [
+        {
+            "code": each.code or "no code",
+            "reason": each.reason,
+            "requests": first_of([row.request_id for row in reversed(each.rows)], MAX_NAMES),
+            "failures": len(each.rows),
+            "first": failed_at(each.rows[-1]),
+            "last": failed_at(each.rows[0]),
+        }
+        for each in sorted(groups, key=lambda each: -len(each.rows))
+    ]
 
 
 def history_timeline(history: WorkHistory, name: str) -> Timeline:

@@ -14,11 +14,11 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.bulk_run import carry_out
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.failures import FailureGroup, Failures, Filters, failed_at, failures, grouped
+from slotkeeper_cli.failures import Failures, Filters, failures
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.periods import SINCE, START_BEFORE, UNTIL, period, start_time
-from slotkeeper_cli.requests import attempt_as_dict, fact_text
+from slotkeeper_cli.requests import FailureGroup, attempt_as_dict, fact_text, failed_at, grouped
 from slotkeeper_cli.requeueing import Discarding, Redriving
 from slotkeeper_cli.unread import print_not_read
 

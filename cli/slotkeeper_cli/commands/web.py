@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.entry import how_to_install
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
-from slotkeeper_cli.extras import how_to_install
 
 HELP = """Open a console of the stack in the browser.
 

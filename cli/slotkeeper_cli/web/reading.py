@@ -20,9 +20,10 @@ from slotkeeper_cli.doctor.alarm_checks import first_step
 from slotkeeper_cli.doctor.health_checks import examine
 from slotkeeper_cli.doctor.readings import failures
 from slotkeeper_cli.explanation import explain
-from slotkeeper_cli.failures import Failures, Filters, grouped
+from slotkeeper_cli.failures import Failures, Filters
 from slotkeeper_cli.look.timeline import Timeline, spark_svg, timeline_of_rows, timeline_svg
 from slotkeeper_cli.request_history import ListedState, listing
+from slotkeeper_cli.requests import grouped
 from slotkeeper_cli.retries import DownstreamControl, details
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.status import status
