@@ -6,6 +6,7 @@ confirmed; 130 interrupted.
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -102,8 +103,10 @@ def _carry_out(console: Console, stack: StackUnderTest, facts: list[Fact], folde
         _end(console, "interrupted", 130)
     made = smoke_report.make(stack, run, results, left)
     smoke_report.show(console, made)
-    for file in smoke_report.write(made, folder):
-        console.print(f"[dim]{file}[/]", highlight=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "report.json"
+    file.write_text(json.dumps(made, indent=2) + "\n")
+    console.print(f"[dim]{file}[/]", highlight=False)
     sys.exit(0 if made["ok"] else 1)
 
 

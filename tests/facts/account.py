@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -49,36 +49,25 @@ class Timings:
 # new role works some seconds later (IAM guide, "Troubleshoot IAM"), and so does a rule (API Reference, PutRule).
 IN_AWS = Timings(start=180, finish=300, poll=1, settle=20, hold=25, long=420, task_timeout=90, due=75)
 
-type Given = Mapping[str, Any]
-# A creating call -> the call that removes what it creates, whose parameters are made of the first one's parameters and
-# answer. An execution and a state machine are stopped first.
-REMOVALS: dict[str, tuple[str, Callable[[Given], Given]]] = {
-    "create_queue": ("delete_queue", lambda made: {"QueueUrl": made["QueueUrl"]}),
-    "create_table": ("delete_table", lambda made: {"TableName": made["TableName"]}),
-    "create_state_machine": ("delete_state_machine", lambda made: {"stateMachineArn": made["stateMachineArn"]}),
-    "start_execution": ("stop_execution", lambda made: {"executionArn": made["executionArn"]}),
-    "create_role": ("delete_role", lambda made: {"RoleName": made["RoleName"]}),
-    "put_role_policy": (
-        "delete_role_policy",
-        lambda made: {"RoleName": made["RoleName"], "PolicyName": made["PolicyName"]},
-    ),
-    "put_rule": ("delete_rule", lambda made: {"Name": made["Name"]}),
-    "put_targets": (
-        "remove_targets",
-        lambda made: {"Rule": made["Rule"], "Ids": [each["Id"] for each in made["Targets"]]},
-    ),
-    "create_topic": ("delete_topic", lambda made: {"TopicArn": made["TopicArn"]}),
-    "create_job": ("delete_job", lambda made: {"JobName": made["Name"]}),
-    "start_job_run": (
-        "batch_stop_job_run",
-        lambda made: {"JobName": made["JobName"], "JobRunIds": [made["JobRunId"]]},
-    ),
-    "create_schedule": ("delete_schedule", lambda made: {"Name": made["Name"], "GroupName": made["GroupName"]}),
-    "create_event_source_mapping": ("delete_event_source_mapping", lambda made: {"UUID": made["UUID"]}),
-    "create_function": ("delete_function", lambda made: {"FunctionName": made["FunctionName"]}),
-    "create_stack": ("delete_stack", lambda made: {"StackName": made["StackName"]}),
+# A creating call -> the call that removes what it creates, and that one's parameters, which are parameters of the first
+# one, or in its answer, or derived (_Client). An execution, and those of a state machine, are stopped first.
+REMOVALS = {
+    "create_queue": ("delete_queue", "QueueUrl"),
+    "create_table": ("delete_table", "TableName"),
+    "create_state_machine": ("delete_state_machine", "stateMachineArn"),
+    "start_execution": ("stop_execution", "executionArn"),
+    "create_role": ("delete_role", "RoleName"),
+    "put_role_policy": ("delete_role_policy", "RoleName PolicyName"),
+    "put_rule": ("delete_rule", "Name"),
+    "put_targets": ("remove_targets", "Rule Ids"),
+    "create_topic": ("delete_topic", "TopicArn"),
+    "create_job": ("delete_job", "JobName"),
+    "start_job_run": ("batch_stop_job_run", "JobName JobRunIds"),
+    "create_schedule": ("delete_schedule", "Name GroupName"),
+    "create_event_source_mapping": ("delete_event_source_mapping", "UUID"),
+    "create_function": ("delete_function", "FunctionName"),
 }
-# What is left to remove if the row, or AWS after the row, has removed it.
+# In the error of a removal, if the row, or AWS after the row, has removed it.
 _GONE = ("NotFound", "NonExistentQueue", "DoesNotExist", "NoSuchEntity")
 
 
@@ -184,14 +173,16 @@ class _Client:
 
         def create(**asked: Any) -> Any:
             answer = method(**asked)
-            remover, given = REMOVALS[operation]
-            parameters = given(asked | answer)
+            known = {"JobName": asked.get("Name"), "JobRunIds": [answer.get("JobRunId")]} | asked | answer
+            known["Ids"] = [each["Id"] for each in asked.get("Targets", [])]
+            remover, names = REMOVALS[operation]
+            parameters = {name: known[name] for name in names.split()}
             self._undo.append((f"{remover} {parameters}", lambda: self._remove(remover, parameters)))
             return answer
 
         return create
 
-    def _remove(self, remover: str, parameters: Given) -> None:
+    def _remove(self, remover: str, parameters: dict[str, Any]) -> None:
         if remover == "delete_state_machine":
             running = self._client.list_executions(**parameters, statusFilter="RUNNING")["executions"]
             for each in running:

@@ -37,15 +37,24 @@ FACTS = Facts("dynamodb", EVERYWHERE, given=Tables)
 
 
 @FACTS.row(
-    "A consistent query of a local index has the order of a text, without the items that lack the text.",
-    source=moto_verified(QUERIES, "test_query_lsi_pagination"),
-    expected=["c", "a", "b"],
+    "A consistent query of a local index has the order of a text, without the items that lack the text. It returns the "
+    "keys and the attributes that the index contains, and no others.",
+    source=(
+        moto_verified(QUERIES, "test_query_lsi_pagination"),
+        documented(f"{INDEX_PAGE}, Attribute projections, and {QUERY_PAGE}, Select"),
+    ),
+    expected=[
+        key("c") | {"place": {"S": "1#09"}},
+        key("a") | {"place": {"S": "1#10"}, "weight": {"N": "2"}},
+        key("b") | {"place": {"S": "2#05"}},
+    ],
 )
-def index_in_the_order_of_a_text(tables: Tables) -> list[str]:
-    for execution, place in (("a", "1#10"), ("b", "2#05"), ("c", "1#09")):
-        tables.add(execution, place=place)
+def index_in_the_order_of_a_text(tables: Tables) -> Any:
+    tables.add("a", place="1#10", weight=2, body="{}", deadline=9)
+    tables.add("b", place="2#05", body="{}")
+    tables.add("c", place="1#09")
     tables.add("d")
-    return executions(tables.query("place"))
+    return tables.query("place")["Items"]
 
 
 @FACTS.row(
@@ -60,26 +69,16 @@ def index_in_the_order_of_a_number(tables: Tables) -> list[str]:
 
 
 @FACTS.row(
-    "The key of a page has the table's and the index's key attributes; the page after it begins behind that entry.",
-    source=moto_verified(QUERIES, "test_query_lsi_pagination"),
-    expected=(key("b") | {"place": {"S": "2"}}, [["a", "b"], ["c"]]),
+    "The key of a page has the table's and the index's key attributes, and the next page begins behind that entry. A "
+    "page that ends at its limit has a key, also if nothing is behind it.",
+    source=(moto_verified(QUERIES, "test_query_lsi_pagination"), documented(f"{QUERY_PAGE}, LastEvaluatedKey")),
+    expected=(key("b") | {"place": {"S": "2"}}, [["a", "b"], ["c"]], [["a"], ["b"], ["c"], []]),
 )
 def pages_of_an_index(tables: Tables) -> Any:
     for execution, place in (("a", "1"), ("b", "2"), ("c", "3")):
         tables.add(execution, place=place)
-    first = tables.query("place", Limit=2)
-    last = first["LastEvaluatedKey"]
-    return last, [executions(first), executions(tables.query("place", Limit=2, ExclusiveStartKey=last))]
-
-
-@FACTS.row(
-    "A page that ends at its limit has a key, also if nothing is behind it.",
-    source=documented(f"{QUERY_PAGE}, LastEvaluatedKey"),
-    expected=[["a"], []],
-)
-def a_full_last_page_has_a_key(tables: Tables) -> list[list[str]]:
-    tables.add("a", place="1")
-    return list(tables.pages("place", Limit=1))
+    last = tables.query("place", Limit=2)["LastEvaluatedKey"]
+    return last, list(tables.pages("place", Limit=2)), list(tables.pages("place", Limit=1))
 
 
 @FACTS.row(
@@ -138,16 +137,6 @@ def enter_and_leave_an_index(tables: Tables) -> Any:
         tables.dynamodb.update_item(TableName=tables.requests, **update, **values)
         late += [name] * (name in executions(tables.query("place")))
     return {index: executions(tables.query(index)) for index in ("place", "ended")} | {"late": late}
-
-
-@FACTS.row(
-    "An index returns the keys and the attributes that it contains, and no others.",
-    source=documented(f"{INDEX_PAGE}, Attribute projections, and {QUERY_PAGE}, Select"),
-    expected=[key("a") | {"place": {"S": "1"}, "weight": {"N": "2"}}],
-)
-def attributes_of_an_index(tables: Tables) -> Any:
-    tables.add("a", place="1", weight=2, body="{}", deadline=9)
-    return tables.query("place")["Items"]
 
 
 @FACTS.row(
@@ -443,31 +432,23 @@ def cancelled_transaction(tables: Tables) -> Any:
 
 
 @FACTS.row(
-    "A transaction with two operations on one item is refused.",
-    source=moto_verified(
-        "test_dynamodb/exceptions/test_dynamodb_transactions.py",
-        "test_transact_write_items__put_and_delete_on_same_item",
+    "A transaction has at most 100 operations, and one for each item.",
+    source=(
+        documented(f"{TRANSACTION_PAGE}, TransactItems"),
+        moto_verified(
+            "test_dynamodb/exceptions/test_dynamodb_transactions.py",
+            "test_transact_write_items__put_and_delete_on_same_item",
+        ),
     ),
-    expected="ValidationException",
+    expected={"100": "accepted", "101": "ValidationException", "twice": "ValidationException"},
 )
-def two_operations_on_one_item(tables: Tables) -> str:
+def operations_of_a_transaction(tables: Tables) -> dict[str, str]:
     _begin(tables)
     check = {"TableName": tables.slots, "Key": PROCESS, "ConditionExpression": "attribute_exists(grants)"}
-    parts = [_count(tables), {"ConditionCheck": check}]
-    return code_of(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
-
-
-@FACTS.row(
-    "A transaction has at most 100 operations.",
-    source=documented(f"{TRANSACTION_PAGE}, TransactItems"),
-    expected=("accepted", "ValidationException"),
-)
-def length_of_a_transaction(tables: Tables) -> Any:
-    def code(number: int) -> str:
-        parts = [{"Put": {"TableName": tables.requests, "Item": key(str(each))}} for each in range(number)]
-        return code_of(lambda: tables.dynamodb.transact_write_items(TransactItems=parts))
-
-    return code(100), code(101)
+    puts = [{"Put": {"TableName": tables.requests, "Item": key(str(each))}} for each in range(101)]
+    parts: dict[str, list[Any]] = {"100": puts[:100], "101": puts, "twice": [_count(tables), {"ConditionCheck": check}]}
+    write = tables.dynamodb.transact_write_items
+    return {name: code_of(partial(write, TransactItems=each)) for name, each in parts.items()}
 
 
 @FACTS.row(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import tempfile
 import zipfile
@@ -146,34 +145,26 @@ def _send(queue: Queue, bodies: list[str]) -> None:
 
 
 @FACTS.row(
-    "An event source with a batch size of ten hands up to ten messages to one invocation.",
-    source=documented("AWS Lambda Developer Guide, Using Lambda with Amazon SQS, Polling and batching streams"),
-    expected=([10, 2], 12),
+    "A function with two event sources receives up to ten messages of one queue in a batch, and its records name that "
+    "queue.",
+    source=documented(
+        "AWS Lambda Developer Guide, Using Lambda with Amazon SQS, Polling and batching streams, and Example standard "
+        "queue message event"
+    ),
+    expected=([("a", 2), ("a", 10), ("b", 2)], {"a": True, "b": True}),
 )
-def batches_of_ten(consumers: Consumers) -> Any:
-    queue, bodies = Queue(consumers.aws), [f"{number:02}" for number in range(12)]
-    for part in (bodies[:10], bodies[10:]):
-        _send(queue, part)
-    consumers.connect(queue, BatchSize=10)
-    consumers.aws.wait(lambda: len(consumers.begun()) == 12, "all messages")
-    sizes = sorted((len(batch.split()) for batch in consumers.noted("batches")), reverse=True)  # the two run together
-    return sizes, len(set(consumers.begun()))
-
-
-@FACTS.row(
-    "A function with two event sources receives the messages of one queue in a batch, which its records name.",
-    source=documented("AWS Lambda Developer Guide, Using Lambda with Amazon SQS, Example standard queue message event"),
-    expected=(["a1 a2", "b1 b2"], {"a": True, "b": True}),
-)
-def two_event_sources(consumers: Consumers) -> Any:
+def batches_of_two_event_sources(consumers: Consumers) -> Any:
     queues = {name: Queue(consumers.aws) for name in "ab"}
-    for name, queue in queues.items():
-        _send(queue, [name + each for each in "12"])
+    for name, numbers in (("a", range(10)), ("a", range(10, 12)), ("b", range(2))):
+        _send(queues[name], [f"{name}{number}" for number in numbers])
     consumers.connect(*queues.values(), BatchSize=10)
-    consumers.aws.wait(lambda: len(consumers.noted("sources")) == 4, "all messages")
-    sources = dict(zip(consumers.begun(), consumers.noted("sources"), strict=True))
-    named = {name: all(sources[name + each] == queue.arn for each in "12") for name, queue in queues.items()}
-    return sorted(consumers.noted("batches")), named
+    consumers.aws.wait(lambda: len(consumers.noted("sources")) == 14, "all messages")
+    batches = [batch.split() for batch in consumers.noted("batches")]
+    sources = list(zip(consumers.begun(), consumers.noted("sources"), strict=True))
+    named = {
+        name: {source for body, source in sources if body[0] == name} == {queue.arn} for name, queue in queues.items()
+    }
+    return sorted((batch[0][0], len(batch)) for batch in batches), named
 
 
 @FACTS.row(
@@ -209,30 +200,3 @@ def invocations_at_the_same_time(consumers: Consumers) -> list[int]:
             holds[body].unlink(missing_ok=True)
     wait(lambda: len(consumers.noted("ended")) == 6, "all ends")
     return [*running, len(consumers.begun()) - len(consumers.noted("ended"))]
-
-
-@FACTS.row(
-    "A template turns Lambda's loop detection off for a function; without that it is on.",
-    source=documented("AWS CloudFormation Template Reference, AWS::Lambda::Function, RecursiveLoop"),
-    expected=["Allow", "Terminate"],
-)
-def loop_detection(consumers: Consumers) -> list[str]:
-    function = {
-        "Runtime": "python3.13",
-        "Role": consumers.aws.role,
-        "Handler": "index.handler",
-        "Code": {"ZipFile": "handler = print"},
-    }
-    properties = {
-        consumers.aws.name("allowed"): function | {"RecursiveLoop": "Allow"},
-        consumers.aws.name("detected"): function,
-    }
-    resources = {
-        name.replace("-", ""): {"Type": "AWS::Lambda::Function", "Properties": {"FunctionName": name, **fields}}
-        for name, fields in properties.items()
-    }
-    formation, stack = consumers.client("cloudformation"), consumers.aws.name("stack")
-    formation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": resources}))
-    formation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
-    functions = consumers.client("lambda")
-    return [functions.get_function_recursion_config(FunctionName=name)["RecursiveLoop"] for name in properties]

@@ -106,16 +106,19 @@ class Facts(list[Fact]):
         self,
         statement: str,
         *,
-        source: str,
+        source: str | tuple[str, ...],
         expected: Any,
         on: tuple[str, ...] = (),
         depends: str = "",
         unlike: Any = None,
     ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
         """Add the decorated call as a row."""
+        sources = source if isinstance(source, str) else "; ".join(source)
 
         def add(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            self.append(Fact(statement, source, expected, call, self.given, on or self.on, self.group, depends, unlike))
+            self.append(
+                Fact(statement, sources, expected, call, self.given, on or self.on, self.group, depends, unlike)
+            )
             return call
 
         return add

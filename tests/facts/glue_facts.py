@@ -51,13 +51,7 @@ class Job:
 
 
 type MakeJob = Callable[..., Job]
-
-
-def _jobs(aws: Account) -> MakeJob:
-    return partial(Job, aws)
-
-
-FACTS = Facts("glue", EVERYWHERE, given=_jobs)
+FACTS = Facts("glue", EVERYWHERE, given=lambda aws: partial(Job, aws))
 
 
 @FACTS.row(
@@ -78,28 +72,20 @@ def pages_of_runs(make: MakeJob) -> Any:
 
 
 @FACTS.row(
-    "A start above MaxConcurrentRuns is refused. A stop names the runs that it stops, and no unknown one.",
-    source=documented("Glue Web API, StartJobRun, ConcurrentRunsExceededException; BatchStopJobRun"),
-    expected=["ConcurrentRunsExceededException", ["first"]],
+    "A start above MaxConcurrentRuns is refused, and a call about a job that does not exist. A stop names the runs "
+    "that it stops, and no unknown one.",
+    source=documented("Glue Web API, StartJobRun, ConcurrentRunsExceededException; BatchStopJobRun; GetJobRuns"),
+    expected=["ConcurrentRunsExceededException", ["first"], "EntityNotFoundException", "EntityNotFoundException"],
 )
-def limit_of_runs(make: MakeJob) -> Any:
+def refused_starts(make: MakeJob) -> list[Any]:
     job = make(runs=1)
     first = job.start()
     refused = job.start()
     stopped: Any = job.call("batch_stop_job_run", JobRunIds=[first, "jr_unknown"])
     names = {first: "first"}
-    return [refused, [names[entry["JobRunId"]] for entry in stopped["SuccessfulSubmissions"]]]
-
-
-@FACTS.row(
-    "A call about a job that does not exist is refused.",
-    source=documented("Glue Web API, StartJobRun and GetJobRuns, EntityNotFoundException"),
-    expected=["EntityNotFoundException"] * 2,
-)
-def missing_job(make: MakeJob) -> list[Any]:
-    job = make()
     job.name = "none"
-    return [job.start(), job.call("get_job_runs")]
+    submitted = [names[entry["JobRunId"]] for entry in stopped["SuccessfulSubmissions"]]
+    return [refused, submitted, job.start(), job.call("get_job_runs")]
 
 
 @FACTS.row(

@@ -98,7 +98,8 @@ def run(stack: StackUnderTest, facts: Sequence[Fact], say: Say) -> tuple[str, li
         began = time.monotonic()
         result = judged(fact, account)
         result.left_behind = account.clean_up()
-        say(fact.name, f"{result.verdict}, {time.monotonic() - began:.0f} s")
+        measured = f", {result.answer}" if callable(fact.expected) and result.verdict is Verdict.AS_EXPECTED else ""
+        say(fact.name, f"{result.verdict}, {time.monotonic() - began:.0f} s{measured}")
         return result
 
     try:

@@ -1,6 +1,6 @@
-"""The report: on the screen and as report.txt, and as report.json for programs.
+"""The report: on the screen, and as a file that may be sent to others.
 
-Both files may be sent to others: account numbers, tokens, receipt handles and signed URLs are masked.
+Account numbers, tokens, receipt handles and signed URLs are masked.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from tests.facts.facts import Fact
 from tests.facts.smoke import COST, MAILS, Result, Verdict
 from tests.facts.stack import StackUnderTest
 
-COLOURS = {Verdict.AS_EXPECTED: "green", Verdict.DIFFERENT: "bold red"}
 LONGEST_TEXT = 2000  # characters of an answer
 _MASKS = (
     (re.compile(r"(https?://[^\s?\"]+)\?[^\s\"]+"), r"\1?<query>"),
@@ -53,9 +50,8 @@ def make(stack: StackUnderTest, run: str, results: Sequence[Result], left: Seque
 def _row(result: Result) -> dict[str, Any]:
     fact = result.fact
     asked = {"group": fact.group, "name": fact.name, "fact": fact.statement, "source": fact.source}
-    asked["measured"] = callable(fact.expected)
-    answer = {"answer": json.loads(json.dumps(result.answer, default=repr)), "means": result.means}
-    return asked | {"depends": fact.depends, "verdict": result.verdict} | answer
+    answer = json.loads(json.dumps(result.answer, default=repr))
+    return asked | {"verdict": result.verdict, "answer": answer, "means": result.means}
 
 
 def mask(value: Any) -> Any:
@@ -71,47 +67,27 @@ def mask(value: Any) -> Any:
     return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}… ({len(value)} characters)"
 
 
-def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write report.json and report.txt, and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / "report.json", folder / "report.txt"]
-    files[0].write_text(json.dumps(report, indent=2) + "\n")
-    with files[1].open("w") as file:
-        show(Console(file=file, width=140), report)
-    return files
-
-
 def show(console: Console, report: Mapping[str, Any]) -> None:
-    """Print the report."""
-    title = f"{report['stack']}, {report['aws']} AWS, {report['region']}, {report['ended_at']}, {report['run']}"
-    table = Table(title=title, title_justify="left")
-    for column in ("group", "fact", "verdict", "answer, or why there is none"):
-        table.add_column(column)
+    """Print what is not as expected, and the numbers of verdicts."""
     for each in report["answers"]:
-        if each["verdict"] == Verdict.AS_EXPECTED and not each["measured"]:
-            found = ""
-        else:
-            found = each["means"] if each["answer"] is None else json.dumps(each["answer"], ensure_ascii=False)
-        verdict = f"[{COLOURS.get(each['verdict'], 'yellow')}]{each['verdict']}[/]"
-        table.add_row(each["group"], each["name"], verdict, escape(found))
-    console.print(table)
-    for each in report["answers"]:
-        if each["verdict"] == Verdict.DIFFERENT:
-            text = f"{each['name']} is different. It means: {each['means']}"
-            console.print(escape(text), style="bold red", highlight=False)
+        if each["verdict"] == Verdict.AS_EXPECTED:
+            continue
+        style = "bold red" if each["verdict"] == Verdict.DIFFERENT else "yellow"
+        console.print(escape(f"{each['name']} {each['verdict']}: {each['fact']}"), style=style, highlight=False)
+        answer = "" if each["answer"] is None else f"AWS answered {json.dumps(each['answer'])}. It means: "
+        console.print(escape(f"    {answer}{each['means']}"), highlight=False)
     for left in report["left_behind"]:
         console.print(f"[bold red]left behind[/] by {escape(left)}", highlight=False)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report["verdicts"].items() if count)
-    console.print(f"Facts: {counts}.")
+    console.print(f"{report['run']}, {report['stack']}, {report['aws']} AWS, {report['region']}. Rows: {counts}.")
 
 
 def show_catalogue(console: Console, facts: Sequence[Fact]) -> None:
     """Print each row with its source, and what depends on it."""
     for fact in facts:
+        depends = f" It matters for: {fact.depends}." if fact.depends else ""
         console.print(f"[bold]{fact.group}[/] {fact.name}: {escape(fact.statement)}", highlight=False, soft_wrap=True)
-        console.print(escape(f"    {fact.source}."), highlight=False, soft_wrap=True)
-        if fact.depends:
-            console.print(escape(f"    It matters for: {fact.depends}."), highlight=False, soft_wrap=True)
+        console.print(escape(f"    {fact.source}.{depends}"), highlight=False, soft_wrap=True)
 
 
 def show_plan(console: Console, facts: Sequence[Fact]) -> None:

@@ -6,19 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.facts.account import Account
 from tests.facts.facts import DEPLOYED, EVERYWHERE, Facts, code_of, documented, localstack, localstack_validated
 from tests.facts.queues import Queue
 
 MODULE = "sqs/test_sqs.py"
 type MakeQueue = Callable[..., Queue]  # with `fifo` and `visibility` in seconds
-
-
-def _queues(aws: Account) -> MakeQueue:
-    return partial(Queue, aws)
-
-
-FACTS = Facts("sqs", EVERYWHERE, given=_queues)
+FACTS = Facts("sqs", EVERYWHERE, given=lambda aws: partial(Queue, aws))
 
 
 @FACTS.row(
@@ -95,54 +88,36 @@ def delete_after_the_timeout(make: MakeQueue) -> Any:
 
 
 @FACTS.row(
-    "The visibility of a deleted message cannot be changed.",
-    source=localstack_validated(MODULE, "test_change_visibility_on_deleted_message_raises_invalid_parameter_value"),
-    expected="InvalidParameterValue",
+    "A deleted message can be deleted again, but not be hidden.",
+    source=(
+        localstack_validated(MODULE, "test_delete_message_with_deleted_receipt_handle"),
+        localstack_validated(MODULE, "test_change_visibility_on_deleted_message_raises_invalid_parameter_value"),
+    ),
+    expected=["accepted", "accepted", "InvalidParameterValue"],
 )
-def deleted_cannot_be_hidden(make: MakeQueue) -> str:
+def calls_about_a_deleted_message(make: MakeQueue) -> list[str]:
     queue = make()
     queue.send("a")
     handle = queue.receive_one()
-    queue.delete(handle)
-    return queue.hide(handle, 0)
+    return [queue.delete(handle), queue.delete(handle), queue.hide(handle, 0)]
 
 
 @FACTS.row(
-    "A deletion of a deleted message succeeds.",
-    source=localstack_validated(MODULE, "test_delete_message_with_deleted_receipt_handle"),
-    expected=["accepted", "accepted"],
+    "A deduplication id counts after its message was deleted; with the scope messageGroup, in its group only.",
+    source=localstack(
+        MODULE, "test_fifo_deduplication_arrives_once_after_delete and test_fifo_high_throughput_ordering"
+    ),
+    expected=[[], ["same"]],
 )
-def delete_twice(make: MakeQueue) -> list[str]:
-    queue = make(fifo=True)
-    queue.send("a")
-    handle = queue.receive_one()
-    return [queue.delete(handle), queue.delete(handle)]
-
-
-@FACTS.row(
-    "A deduplication id counts after its message was deleted.",
-    source=localstack(MODULE, "test_fifo_deduplication_arrives_once_after_delete"),
-    expected=[],
-)
-def deduplication_after_a_deletion(make: MakeQueue) -> list[str]:
-    queue = make(fifo=True)
-    queue.send("same")
-    queue.delete(queue.receive_one())
-    queue.send("same")
-    return [*queue.receive()]
-
-
-@FACTS.row(
-    "With the deduplication scope messageGroup, a deduplication id counts in its group only.",
-    source=localstack(MODULE, "test_fifo_high_throughput_ordering"),
-    expected=["same"],
-)
-def deduplication_per_group(make: MakeQueue) -> list[str]:
+def deduplication(make: MakeQueue) -> list[list[str]]:
     queue = make(fifo=True)
     queue.send("same", "a")
     queue.delete(queue.receive_one())
-    queue.send("same", "b")
-    return [*queue.receive()]
+    received = []
+    for group in "ab":
+        queue.send("same", group)
+        received.append([*queue.receive()])
+    return received
 
 
 @FACTS.row(

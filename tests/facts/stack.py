@@ -78,17 +78,14 @@ class StackUnderTest:
     @cached_property
     def sample_job(self) -> str | None:
         """The sample Glue job's name; None if the stack runs another job."""
+        described = self.client("cloudformation").describe_stack_resource
         try:
-            return self.resource("SampleJob")
+            found = described(StackName=self.name, LogicalResourceId="SampleJob")
+            return str(found["StackResourceDetail"]["PhysicalResourceId"])
         except ClientError as error:
             if error.response["Error"]["Code"] != "ValidationError":
                 raise
             return None
-
-    def resource(self, logical_id: str) -> str:
-        """The physical id of a resource of the stack."""
-        found = self.client("cloudformation").describe_stack_resource(StackName=self.name, LogicalResourceId=logical_id)
-        return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
     @cached_property
     def machine(self) -> Mapping[str, Any]:

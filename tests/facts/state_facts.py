@@ -27,24 +27,19 @@ def _evaluated(machines: Machines, expression: str, **variables: Any) -> Any:
 
 
 @FACTS.row(
-    "null is a value: it can be assigned and read, and an expression may have it.",
-    source=localstack(f"{PARTS}/scenarios/test_base_scenarios.py", "test_map_state_items_eval_jsonata_fail[null]"),
-    expected=[None, None, True, "null", None],
+    "null is a value: it can be assigned and read, and an expression may have it. Only an expression without a value "
+    "fails its state.",
+    source=(
+        localstack(f"{PARTS}/scenarios/test_base_scenarios.py", "test_map_state_items_eval_jsonata_fail[null]"),
+        localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    ),
+    expected=[None, None, True, "null", None, QUERY_FAILED, QUERY_FAILED, False],
     on=EVERYWHERE,
 )
 def null_is_a_value(machines: Machines) -> list[Any]:
-    expressions = ("null", "$given", "$exists($given)", "$string($given)", "$parse('null')")
-    return [_evaluated(machines, expression, given=None) for expression in expressions]
-
-
-@FACTS.row(
-    "Only an expression without a value fails its state.",
-    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
-    expected=[QUERY_FAILED, QUERY_FAILED, False],
-    on=EVERYWHERE,
-)
-def undefined_is_no_value(machines: Machines) -> list[Any]:
-    return [_evaluated(machines, each, given={}) for each in ("$none", "$given.missing", "$exists($none)")]
+    values = ("null", "$given", "$exists($given)", "$string($given)", "$parse('null')")
+    nothing = ("$none", "$known.missing", "$exists($none)")
+    return [_evaluated(machines, expression, given=None) for expression in (*values, *nothing)]
 
 
 @FACTS.row(
@@ -88,15 +83,16 @@ _BEGINS = "An error occurred while executing the state 'Evaluate' (entered at th
 
 
 @FACTS.row(
-    "The cause of an expression without a value, or one that fails, names the state and the field, and quotes the "
-    "expression before the error of JSONata.",
-    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference")
-    + "; "
-    + localstack(f"{PARTS}/intrinsic_functions/test_math_operations_jsonata.py", "test_math_random_seeded"),
+    "An expression without a value, or one that fails, fails its state. The cause names the state and the field, and "
+    "quotes the expression before the error of JSONata.",
+    source=(
+        localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+        localstack(f"{PARTS}/intrinsic_functions/test_math_operations_jsonata.py", "test_math_random_seeded"),
+    ),
     expected=[
-        (
-            QUERY_FAILED,
-            f"{_BEGINS}'$doesNotExist' specified for the field 'Output/result' returned nothing (undefined).",
+        *(
+            (QUERY_FAILED, f"{_BEGINS}'$none' specified for the field '{field}' returned nothing (undefined).")
+            for field in ("Output/result", "Assign/result", "Arguments/QueueNamePrefix")
         ),
         (
             QUERY_FAILED,
@@ -106,24 +102,15 @@ _BEGINS = "An error occurred while executing the state 'Evaluate' (entered at th
     ],
 )
 def causes_of_expressions(machines: Machines) -> list[tuple[str, str]]:
-    expressions = ("$doesNotExist", "$randomSeeded($states.input.a)")
-    return [_failure(machines, {"Output": {"result": f"{{% {each} %}}"}}) for each in expressions]
-
-
-def _failure(machines: Machines, fields: dict[str, Any]) -> tuple[str, str]:
-    ended = machines.end({"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
-    return ended["error"], ended["cause"]
-
-
-@FACTS.row(
-    "An undefined value also fails a state in its Assign and in its Arguments.",
-    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
-    expected=[(QUERY_FAILED, field) for field in ("Assign/result", "Arguments/QueueNamePrefix")],
-)
-def undefined_in_assign_and_arguments(machines: Machines) -> list[tuple[str, str]]:
-    listing = task("aws-sdk:sqs:listQueues", {"QueueNamePrefix": "{% $none %}"})
-    failures = [_failure(machines, each) for each in ({"Assign": {"result": "{% $none %}"}}, listing)]
-    return [(error, cause.partition("the field '")[2].partition("'")[0]) for error, cause in failures]
+    passing = {"Type": "Pass", "End": True}
+    states: list[dict[str, Any]] = [
+        passing | {"Output": {"result": "{% $none %}"}},
+        passing | {"Assign": {"result": "{% $none %}"}},
+        task("aws-sdk:sqs:listQueues", {"QueueNamePrefix": "{% $none %}"}),
+        passing | {"Output": {"result": "{% $randomSeeded($states.input.a) %}"}},
+    ]
+    ended = [machines.end({"Evaluate": state}, {"a": 1}) for state in states]
+    return [(each["error"], each["cause"]) for each in ended]
 
 
 @FACTS.row(
@@ -181,12 +168,12 @@ def task_timeout_fails_without_cause(machines: Machines) -> Any:
 @FACTS.row(
     "A refusal fails an optimized task by the exception's name, of SQS by that of the base class. The cause has its "
     "code.",
-    source=localstack(f"{PARTS}/error_handling/test_task_service_sqs.py", "test_send_message_empty_body")
-    + "; "
-    + localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution_no_such_arn")
-    + "; "
-    + localstack(f"{PARTS}/error_handling/test_task_service_dynamodb.py", "test_put_item_no_such_table")
-    + "; that of a refused condition is assumed",
+    source=(
+        localstack(f"{PARTS}/error_handling/test_task_service_sqs.py", "test_send_message_empty_body"),
+        localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution_no_such_arn"),
+        localstack(f"{PARTS}/error_handling/test_task_service_dynamodb.py", "test_put_item_no_such_table")
+        + "; that of a refused condition is assumed",
+    ),
     expected={
         "sqs": ("SQS.AmazonSQSException", "MissingParameter"),
         "execution": ("StepFunctions.StateMachineDoesNotExistException", "StateMachineDoesNotExist"),
