@@ -36,6 +36,7 @@ FIRST = (
 ALONE = (
     "test_benchmark",
     "test_deployments",
+    "test_docker_bridge",
     "test_dynamodb_local",
     "test_engine_deployment",
     "test_index_queries",

@@ -124,6 +124,12 @@ class StackConnection:
         return self._local is not None
 
     @property
+    def container_endpoint(self) -> str:
+        """The local stack's endpoint for containers; "" if they cannot reach it, or the stack is in an account."""
+        host = self._local.get("container_host") if self._local else ""
+        return self._local["endpoint"].replace("127.0.0.1", host) if self._local and host else ""
+
+    @property
     def region(self) -> str:
         return str(self.client("cloudformation").meta.region_name)
 

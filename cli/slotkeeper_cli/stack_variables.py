@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.parallel import in_parallel
@@ -23,21 +24,17 @@ _OF_AN_ACCOUNT = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AW
 
 
 def function_variables(stack: StackConnection) -> Variables:
-    """Each function's variables as deployed, by logical id.
+    """Each function's variables as deployed, by logical id; for the local stack with a container's addresses.
 
     Raises:
-        CommandRefused: the stack is the local one.
+        CommandRefused: containers cannot reach the local stack.
         CommandFailed: the caller may not decrypt a function's variables.
     """
-    if stack.is_local:
-        raise CommandRefused(
-            "the local stack listens on 127.0.0.1 only, where a container of sam local invoke cannot reach it: call "
-            "its functions with make invoke. No file was written."
-        )
     functions = [one for one in resources(stack) if one.kind == "AWS::Lambda::Function"]
     client = stack.client("lambda")
     read = in_parallel(lambda function: _variables(client, function), functions)
-    return {function.logical_id: each for function, each in zip(functions, read, strict=True)}
+    variables = {function.logical_id: each for function, each in zip(functions, read, strict=True)}
+    return _for_container(variables, stack) if stack.is_local else variables
 
 
 def _variables(client: Any, function: StackResource) -> dict[str, str]:
@@ -50,6 +47,23 @@ def _variables(client: Any, function: StackResource) -> dict[str, str]:
         )
     variables: dict[str, str] = environment.get("Variables", {})
     return variables
+
+
+def _for_container(variables: Variables, stack: StackConnection) -> Variables:
+    """The variables with the address at which a container reaches the local stack, also as the functions' endpoint."""
+    if not stack.container_endpoint:
+        raise CommandRefused(
+            "the local stack listens on 127.0.0.1 only, where a container cannot reach it: run make local-down, then "
+            "make local-up DOCKER=yes. No file was written."
+        )
+
+    host = urlsplit(stack.container_endpoint).hostname
+    endpoint = {ENDPOINT: stack.container_endpoint}
+    # SAM CLI gives the "Parameters" to every function: one that is not deployed must not call an account either.
+    return {"Parameters": endpoint} | {
+        function: {name: value.replace("//127.0.0.1:", f"//{host}:") for name, value in own.items()} | endpoint
+        for function, own in variables.items()
+    }
 
 
 def write_private(file: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from dev.emulator import deployment, processes
+from dev.emulator import deployment, docker_bridge, processes
 from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from dev.emulator.local_clients import local_client
@@ -38,7 +38,10 @@ class EngineError(RuntimeError):
 
 
 class EmbeddedAws:
-    """One engine process on 127.0.0.1. As a context manager it stops what it started."""
+    """One engine process on 127.0.0.1. As a context manager it stops what it started.
+
+    `container_host` is the host by which containers reach it; "" if they cannot.
+    """
 
     def __init__(
         self, state_dir: Path, endpoint: str, pid: int, token: str, process: subprocess.Popen[bytes] | None
@@ -46,6 +49,7 @@ class EmbeddedAws:
         self.state_dir = state_dir
         self.endpoint = endpoint
         self.chat_service: str | None = None  # the URL of the simulated chat API, if it runs in the engine
+        self.container_host = ""
         self.outputs: dict[str, str] = {}
         self.pid = pid
         self._token = token
@@ -62,10 +66,11 @@ class EmbeddedAws:
         downstream: bool = False,
         chat_service: bool = False,
         lasting: bool = False,
+        container_host: str = "",
         environment: Mapping[str, str] | None = None,
         say: Say = silent,
     ) -> Self:
-        """Start an engine and wait until it answers. Raises EngineError.
+        """Start an engine and wait until it answers. Raises EngineError, and BridgeError for `container_host`.
 
         Until `detach`, the engine ends when this process ends, even if this process is killed.
 
@@ -75,17 +80,22 @@ class EmbeddedAws:
             chat_service: run the simulated chat API in the engine.
             lasting: allow `restart`, and write every change of an item to journal.jsonl
                 (engine/patches/dynamodb.py).
+            container_host: the host by which containers reach this machine; the engine also listens there if it is an
+                address.
             environment: for the engine (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).
         """
         say("starting the embedded AWS")
         state_dir = state_dir.resolve()
         state_dir.mkdir(parents=True, exist_ok=True)
         cls._refuse_a_second(state_dir)
+        if container_host:
+            docker_bridge.listening_address(container_host)
         for attempt in range(3):
             named = ["faults"] * faults + ["downstream"] * downstream
             settings = _kept(state_dir) if lasting else {}
-            settings |= dict(environment or {})
+            settings |= {"SLOTKEEPER_ENGINE_CONTAINER_HOST": container_host} | dict(environment or {})
             aws = cls._launch(state_dir, free_port(), named, free_port() if chat_service else None, settings)
+            aws.container_host = container_host
             try:
                 aws._wait_until_ready()
             except EngineError:
@@ -186,6 +196,7 @@ class EmbeddedAws:
             raise EngineError(f"the embedded AWS of {state_dir} is not running any more: run `make local-up`")
         aws = cls(state_dir, state["endpoint"], state["pid"], state["token"], None)
         aws.chat_service = state.get("chat_service")
+        aws.container_host = state.get("container_host", "")
         outputs = state_dir / "outputs.json"
         if outputs.exists():
             aws.outputs = json.loads(outputs.read_text())["outputs"]
@@ -201,6 +212,7 @@ class EmbeddedAws:
             "region": REGION,
             "access_key_id": ACCESS_KEY,
             "secret_access_key": ACCESS_KEY,
+            "container_host": self.container_host,
             "outputs": self.outputs,
             "sources": deployment.digest_of_sources(),  # `make invoke` deploys again if they have changed
         }
@@ -275,6 +287,7 @@ class EmbeddedAws:
 
     def _write_state(self) -> None:
         state = {"pid": self.pid, "token": self._token, "endpoint": self.endpoint, "chat_service": self.chat_service}
+        state |= {"container_host": self.container_host}
         temporary = self.state_dir / "engine.pid.new"
         temporary.write_text(json.dumps(state) + "\n")
         os.replace(temporary, self.state_dir / "engine.pid")

@@ -140,12 +140,14 @@ class ChatService:
         self,
         *,
         port: int = 0,
+        container_host: str = "",
         client_id: str = CLIENT_ID,
         client_secret: str | None = None,
         auth_latency: float = 0.0,
         answer_latency: float = 0.0,
     ) -> None:
-        """`port` 0 takes a free one; `client_secret` is random by default."""
+        """`port` 0 takes a free one; containers reach it by `container_host`; `client_secret` is random by default."""
+        self.container_host = container_host
         self.client_id = client_id
         self.client_secret = client_secret or secrets.token_urlsafe(12)
         self.auth_latency = auth_latency
@@ -381,6 +383,10 @@ class _Handler(ProgramsOnlyHandler):
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body in one packet: the second of two would wait for the acknowledgement of the first
     server: _Http
+
+    @property
+    def container_host(self) -> str:
+        return self.server.service.container_host
 
     def _handle(self) -> None:
         path, length = urlsplit(self.path).path, self.headers.get("Content-Length", "0")

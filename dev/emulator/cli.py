@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from dev.emulator import chatbot_client as chatbot
+from dev.emulator import docker_bridge
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
@@ -85,7 +86,8 @@ def _job(script: str, parameters: dict[str, str], arguments: str) -> OwnJob | No
 @click.option(
     "--parameters", default="", callback=_parameters, metavar="'NAME=VALUE ...'", help="Parameters of the template."
 )
-def up(job: str, arguments: str, parameters: dict[str, str]) -> None:
+@click.option("--docker", is_flag=True, help="Let containers reach it: listen on Docker's bridge too.")
+def up(job: str, arguments: str, parameters: dict[str, str], docker: bool) -> None:
     """Start it, deploy template.yaml, upload one month of sample data, and leave it running.
 
     All flows are deployed; ChatApiUrl= in --parameters leaves out the chatbot, DeployWorker=false the worker.
@@ -96,7 +98,7 @@ def up(job: str, arguments: str, parameters: dict[str, str]) -> None:
     if own_job:
         parameters |= {GLUE_JOB_NAME: own_job.name}
     try:
-        aws, started = _running(chat_service=CHAT_API_URL not in parameters)
+        aws, started = _running(chat_service=CHAT_API_URL not in parameters, docker=docker)
         try:
             chat_api = None if CHAT_API_URL in parameters else aws.chat_service
             flows = {"DeployWorker": "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
@@ -112,19 +114,27 @@ def up(job: str, arguments: str, parameters: dict[str, str]) -> None:
             if started:
                 aws.stop()
             raise
-    except (EngineError, DeploymentError, BotoCoreError, ClientError) as error:
+    except (EngineError, docker_bridge.BridgeError, DeploymentError, BotoCoreError, ClientError) as error:
         raise click.ClickException(str(error)) from None
     _past_interrupts()
     aws.detach()
     say_next_steps(aws, deployed, chat_api)
 
 
-def _running(*, chat_service: bool) -> tuple[EmbeddedAws, bool]:
+def _running(*, chat_service: bool, docker: bool) -> tuple[EmbeddedAws, bool]:
     """The engine, and whether this command has started it."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
-        return EmbeddedAws.start(STATE_DIR, chat_service=chat_service, say=say), True
+        # Docker Desktop's containers reach 127.0.0.1 without a further address.
+        host = docker_bridge.container_host() if docker or sys.platform != "linux" else ""
+        started = EmbeddedAws.start(STATE_DIR, chat_service=chat_service, container_host=host, say=say)
+        return started, True
+    if docker and not aws.container_host:
+        raise EngineError(
+            f"the embedded AWS at {aws.endpoint} runs without DOCKER=yes, so that containers cannot reach it: run "
+            "make local-down first. Nothing was changed."
+        )
     say(f"already running at {aws.endpoint}; deploying again")
     return aws, False
 

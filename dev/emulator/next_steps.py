@@ -14,6 +14,7 @@ from dev.tools.function_folders import own_module
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
 OWN_CODE = 'eval "$(slotkeeper --local stack outputs --export)"'
+VARIABLES = "slotkeeper --local stack env"
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = "2012-01"  # of the sample data
 INPUT_KEY = f"input/{FIRST_MONTH}.csv"
@@ -30,6 +31,8 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
     say(f"ready at {aws.endpoint}; for boto3, the AWS CLI and your own code (make cli installs slotkeeper):")
     console.print(OWN_CODE, markup=False)
     say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
+    if aws.container_host:
+        say(f"containers reach it by {aws.container_host}; the variables of sam local invoke: {VARIABLES}")
     if chat_api:
         say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
         say(f"invalidate the shared token: curl -X POST {chat_api}{INVALIDATE}")

@@ -21,6 +21,7 @@ RESOURCES = (
     ("SlotTable", "slots", "AWS::DynamoDB::Table"),
 )
 URL = "http://127.0.0.1:4566/000000000000/requests.fifo"
+CONTAINER_URL = "http://172.17.0.1:4566/000000000000/requests.fifo"
 DEPLOYED: dict[str, dict[str, str]] = {
     "starter": {"AWS_ENDPOINT_URL": "", "REQUEST_QUEUE_URL": URL, "GRACE_SECONDS": "60"},
     "worker": {"AWS_ENDPOINT_URL": "", "WORK_SECONDS": "50"},
@@ -40,6 +41,14 @@ def configurations(operator: Operator, tmp_path: Path, monkeypatch: pytest.Monke
         yield made
 
 
+def _local(folder: Path, **more: str) -> None:
+    """What `make local-up` writes."""
+    file = folder / "build" / "local" / "outputs.json"
+    file.parent.mkdir(parents=True)
+    keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+    file.write_text(json.dumps({"endpoint": "http://127.0.0.1:4566"} | keys | more))
+
+
 def test_the_file_has_each_functions_variables_as_deployed_and_is_private(operator: Operator, tmp_path: Path) -> None:
     deployed = {"StarterFunction": DEPLOYED["starter"], "WorkerFunction": DEPLOYED["worker"]}
     assert operator.run("stack", "env", "-o", "-").json == deployed
@@ -57,14 +66,24 @@ def test_the_file_has_each_functions_variables_as_deployed_and_is_private(operat
     assert json.loads((tmp_path / "mine.json").read_text()) == deployed
 
 
+def test_for_the_local_stack_a_container_calls_only_its_address(operator: Operator, tmp_path: Path) -> None:
+    _local(tmp_path, container_host="172.17.0.1")
+    ended = operator.run("stack", "env", "--local")
+    endpoint = {"AWS_ENDPOINT_URL": "http://172.17.0.1:4566"}
+    assert json.loads((tmp_path / ENV_FILE).read_text()) == {
+        "Parameters": endpoint,  # SAM CLI gives these also to a function that is not deployed
+        "StarterFunction": DEPLOYED["starter"] | endpoint | {"REQUEST_QUEUE_URL": CONTAINER_URL},
+        "WorkerFunction": DEPLOYED["worker"] | endpoint,
+    }
+    assert "the variables of 2 functions" in ended.stdout
+    assert "\nAWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test sam local invoke " in ended.stdout
+
+
 def test_a_local_stack_that_containers_cannot_reach_is_refused(operator: Operator, tmp_path: Path) -> None:
-    file = tmp_path / "build" / "local" / "outputs.json"
-    file.parent.mkdir(parents=True)
-    keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
-    file.write_text(json.dumps({"endpoint": "http://127.0.0.1:4566"} | keys))
+    _local(tmp_path, container_host="")
     ended = operator.run("stack", "env", "--local")
     assert (ended.exit_code, ended.stdout) == (3, "")
-    assert "call its functions with make invoke. No file was written." in ended.stderr
+    assert "run make local-down, then make local-up DOCKER=yes. No file was written." in ended.stderr
     assert not (tmp_path / ENV_FILE).exists()
 
 

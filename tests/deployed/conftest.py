@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ from tests.deployed.deployed_machines import Machines
 from tests.deployed.deployed_stack import CHECK_GAP, GRACE, DeployedStack
 from tests.deployed.deployed_worker import DeployedWorker
 from tests.deployed.receivers import Inbox, consumer, subscribed
+
+# In the place of a Docker bridge's address: another address of this machine that no other machine can reach.
+CONTAINER_HOST = "127.0.0.2" if sys.platform == "linux" else ""
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +64,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str
     state_dir: Path = tmp_path_factory.mktemp("embedded-aws")
     # A finished run still counts as concurrent for 2 s, which matters only for a job at its limit.
     environment = {"SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "2"}
-    with EmbeddedAws.start(state_dir, faults=True, downstream=True, environment=environment) as aws:
+    options: dict[str, Any] = {"container_host": CONTAINER_HOST, "environment": environment}
+    with EmbeddedAws.start(state_dir, faults=True, downstream=True, **options) as aws:
         aws.deploy(parameters)
         _replace_work(aws)
         yield DeployedStack(aws)

@@ -7,12 +7,13 @@ import json
 import marshal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
-from dev.emulator.deployment import STACK_NAME
 from dev.emulator.environment import ROOT
 from tests.deployed.deployed_stack import DeployedStack
 
@@ -31,16 +32,11 @@ def runtime(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def variables(stack: DeployedStack) -> dict[str, dict[str, str]]:
-    """The functions' variables as deployed, by logical id."""
-    functions, cloudformation = stack.aws.client("lambda"), stack.aws.client("cloudformation")
-    return {
-        each["LogicalResourceId"]: functions.get_function_configuration(FunctionName=each["PhysicalResourceId"])[
-            "Environment"
-        ]["Variables"]
-        for each in cloudformation.describe_stack_resources(StackName=STACK_NAME)["StackResources"]
-        if each["ResourceType"] == "AWS::Lambda::Function"
-    }
+def variables(slotkeeper: Callable[..., Any], tmp_path: Path) -> dict[str, dict[str, str]]:
+    """The functions' variables as deployed."""
+    slotkeeper("stack", "env", "--output", "env.json")
+    deployed: dict[str, dict[str, str]] = json.loads((tmp_path / "env.json").read_text())
+    return deployed
 
 
 # Imports each function in a process of its own, which has boto3 already. Prints the error of one that does not load,

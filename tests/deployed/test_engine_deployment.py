@@ -31,7 +31,7 @@ def test_a_deployment_writes_its_outputs_and_a_failed_one_states_the_reason(tmp_
     with EmbeddedAws.start(tmp_path / "state") as aws:
         outputs = aws.deploy({"Retention": "120"}, template=template)
         written = json.loads((aws.state_dir / "outputs.json").read_text())
-        keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+        keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1", "container_host": ""}
         sources = deployment.digest_of_sources()
         assert written == keys | {"endpoint": aws.endpoint, "outputs": outputs, "sources": sources}
         attributes = aws.client("sqs").get_queue_attributes(QueueUrl=outputs["QueueUrl"], AttributeNames=["All"])

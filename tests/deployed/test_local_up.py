@@ -199,6 +199,11 @@ def test_make_local_up_passes_job_arguments_and_parameters_unchanged(checkout: P
     assert printed.splitlines()[3:] == [f"--{name.lower()}={value}" for name, value in given.items()]
 
 
+@pytest.mark.parametrize(("value", "asked"), [("yes", True), ("no", False), ("", False)])
+def test_containers_can_reach_the_engine_only_if_make_is_asked(checkout: Path, value: str, asked: bool) -> None:
+    assert ("--docker" in make(checkout, "-n", "local-up", f"DOCKER={value}").stdout) is asked
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_make_clean_removes_everything_even_if_local_down_fails(checkout: Path, finished: bool) -> None:
     (checkout / "build" / "venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")

@@ -7,6 +7,7 @@ import base64
 import http.client
 import io
 import json
+import sys
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -26,12 +27,13 @@ from dev.emulator.programs_only import refusal
 from tests.waiting import NEVER
 
 SITE = "site.localhost"  # a browser gives such a name the address 127.0.0.1, as DNS rebinding does
+CONTAINER_HOST = "127.0.0.2" if sys.platform == "linux" else ""
 FUNCTIONS = "/2015-03-31/functions"
 CALLS = (("OPTIONS", "/"), ("GET", FUNCTIONS), ("GET", "/bucket/key"), ("POST", INVALIDATE))
 REFUSED = {
     "a POST of another site": {"Origin": f"http://{SITE}"},
     "an image from 127.0.0.1": {"sec-fetch-site": "cross-site"},
-    "an image": {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"},
+    "an image from Docker's bridge": {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"},
     "DNS rebinding": {"Host": f"{SITE}:80"},
     "another port": {"Host": "127.0.0.1:80"},
 }
@@ -69,10 +71,11 @@ def send(url: str, method: str, path: str, headers: dict[str, str], body: bytes 
 
 
 def test_the_engine_and_the_chat_api_answer_programs_only(tmp_path: Path) -> None:
-    with EmbeddedAws.start(tmp_path, chat_service=True, downstream=True) as aws:
+    with EmbeddedAws.start(tmp_path, chat_service=True, downstream=True, container_host=CONTAINER_HOST) as aws:
         downstream = Downstream(tmp_path)
         downstream.follow({"key": []})  # its calls are recorded
         servers = [aws.endpoint, str(aws.chat_service)]
+        servers += [url.replace("127.0.0.1", CONTAINER_HOST) for url in servers if CONTAINER_HOST]
         for url in servers:
             for headers in REFUSED.values():
                 assert send(url, "POST", FUNCTIONS, headers, json.dumps(code(tmp_path)).encode()).status == 403, headers
@@ -101,7 +104,7 @@ def test_fetch_of_nodejs_is_a_program() -> None:
 def test_a_websocket_of_a_page_ends_before_its_handshake() -> None:
     original, send = AsyncMock(), AsyncMock()
     scope = {"type": "websocket", "headers": [(b"host", b"127.0.0.1:1"), (b"origin", b"http://127.0.0.1:1")]}
-    asyncio.run(programs_only._app(original, scope, None, send, port=1))
+    asyncio.run(programs_only._app(original, scope, None, send, port=1, container_host=""))
     original.assert_not_called()
     send.assert_awaited_once_with({"type": "websocket.close"})
 

@@ -219,8 +219,8 @@ def env(
 ) -> None:
     """Write the functions' variables for sam local invoke.
 
-    The file is for its option --env-vars. The function calls the real stack from its container. To call a function of
-    make local-up, use make invoke.
+    The file is for its option --env-vars. With --local, the function calls the stack of make local-up DOCKER=yes from
+    its container. Otherwise it calls the real stack.
     """
     context = current_context()
     variables = function_variables(context.stack)
@@ -228,18 +228,19 @@ def env(
         context.out.document(variables)
         return
     write_private(output, json.dumps(variables, indent=2) + "\n")
-    names = sorted(variables)
+    names = sorted(variables.keys() - {"Parameters"})
     functions = count(len(names), "function", "functions")
     next_step = [f"Wrote {output}: the variables of {functions}. After sam build:", _invocation(context, output)]
     context.out.result({"file": str(output), "functions": names}, next_step)
 
 
 def _invocation(context: CommandContext, file: Path) -> str:
-    """The command that calls the starter with the file."""
+    """The command that calls the starter with the file, without the operator's credentials if the stack is local."""
+    keys = "AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test " if context.stack.is_local else ""
     words = ["sam", "local", "invoke", "StarterFunction", "--region", context.stack.region]
     words += ["-e", "events/starter/happy.json"]
     if file != ENV_FILE:
         words += ["--env-vars", str(file)]
     if platform.machine().lower() in ("x86_64", "amd64"):
         words += ["--parameter-overrides", "Architecture=x86_64"]
-    return shlex.join(words)
+    return keys + shlex.join(words)

@@ -7,9 +7,9 @@ import sys
 import threading
 from importlib import import_module
 
-from dev.emulator import processes
+from dev.emulator import docker_bridge, processes
 from dev.emulator.chat_service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET, ChatService
-from dev.emulator.engine import patches
+from dev.emulator.engine import patches, relay
 
 MINISTACK_VERSION = "1.5.33"  # a test compares it with requirements/local.in
 log = logging.getLogger("slotkeeper.engine")
@@ -24,8 +24,13 @@ def main() -> None:
     without = {name for name in os.environ.get("SLOTKEEPER_ENGINE_WITHOUT", "").split(",") if name}
     os.environ.pop("PYTHONPATH", None)  # functions and scripts must not import the project
     patches.apply_all(without)
+    container_host = os.environ.pop("SLOTKEEPER_ENGINE_CONTAINER_HOST", "")
+    ports = [int(os.environ["GATEWAY_PORT"])]
     if port := os.environ.pop("SLOTKEEPER_CHAT_SERVICE_PORT", ""):
-        _serve_chat_api(int(port))
+        ports.append(int(port))
+        _serve_chat_api(int(port), container_host)
+    if container_host and (address := docker_bridge.listening_address(container_host)):
+        relay.listen(address, ports)
     sys.argv = sys.argv[:1]  # MiniStack parses the command line too
     # Imported after the patches, because the import binds some handlers.
     import_module("ministack.app").main()
@@ -40,10 +45,11 @@ def check_version(installed: str) -> None:
         )
 
 
-def _serve_chat_api(port: int) -> None:
+def _serve_chat_api(port: int, container_host: str) -> None:
     """Serve the simulated chat API on a thread of this process, so that it ends with the engine."""
     ChatService(
         port=port,
+        container_host=container_host,
         client_secret=CLIENT_SECRET,
         auth_latency=AUTH_LATENCY,
         answer_latency=ANSWER_LATENCY,

@@ -20,16 +20,17 @@ def programs_only() -> None:
     The whole application is wrapped, after every other patch, so that nothing answers before this check.
     """
     application = import_module("ministack.app")
-    wrap(application, "app", partial(_app, port=int(os.environ["GATEWAY_PORT"])))
+    port, container_host = int(os.environ["GATEWAY_PORT"]), os.environ.get("SLOTKEEPER_ENGINE_CONTAINER_HOST", "")
+    wrap(application, "app", partial(_app, port=port, container_host=container_host))
     wrap(application, "_asgi_header_list", _without_cors)
 
 
-async def _app(original: Any, scope: Any, receive: Any, send: Any, *, port: int) -> None:
+async def _app(original: Any, scope: Any, receive: Any, send: Any, *, port: int, container_host: str) -> None:
     if scope["type"] == "lifespan":  # the server's start and end, which are no request
         await original(scope, receive, send)
         return
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-    reason = refusal(headers, port)
+    reason = refusal(headers, port, container_host)
     if reason is None:
         await original(scope, receive, send)
     elif scope["type"] == "websocket":
