@@ -141,7 +141,7 @@ def check_values(parameters: Mapping[str, str]) -> None:
 
 
 def _violated(declared: Mapping[str, Any], value: str) -> str:
-    """What the declaration of a parameter expects and the value is not; empty if it is valid.
+    """The expectation of a parameter's declaration that the value does not meet; empty if it is valid.
 
     CloudFormation guide, "Parameters": the pattern must match the whole value.
     """

@@ -1,4 +1,4 @@
-"""The end of `make local-up`: the sample data, and what the user can do next."""
+"""The end of `make local-up`: the sample data, and the next commands."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def say(message: str) -> None:
 
 
 def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | None) -> None:
-    """The addresses of what is deployed, and the next command of each flow. Commands are bare, to be copied whole."""
+    """The addresses of the deployed flows, and the next command of each. Commands are bare, to be copied whole."""
     say(f"ready at {aws.endpoint}; for boto3, the AWS CLI and your own code (make cli installs slotkeeper):")
     console.print(OWN_CODE, markup=False)
     say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")

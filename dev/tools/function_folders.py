@@ -1,4 +1,4 @@
-"""The folders of the functions: what is deployed, and what a function that you may replace has next to it.
+"""The folders of the functions: the deployed code, and the files next to that of a function that you may replace.
 
 functions/<name>/app.py         deployed with everything next to it
 functions/<name>/src/app.py     deployed with everything in `src`. Next to `src`, functions/<name> has its own

@@ -105,7 +105,7 @@ class DeployedWorker:
         )
 
     def result(self, request_id: str) -> Any:
-        """What the work has returned: the content of its input."""
+        """The result of the work: the content of its input."""
         return json.loads(self.row(request_id)["result"])
 
     def calls(self, request_id: str) -> int:

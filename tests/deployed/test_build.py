@@ -39,7 +39,7 @@ def variables(slotkeeper: Callable[..., Any], tmp_path: Path) -> dict[str, dict[
     return deployed
 
 
-# Imports each function in a process of its own, which has boto3 already. Prints the error of one that does not load,
+# Imports each function in a separate process, which has boto3 already. Prints the error of one that does not load,
 # and each file of the layer that Python compiles for it.
 LOAD = """
 import json, os, sys, traceback

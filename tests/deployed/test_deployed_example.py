@@ -35,7 +35,7 @@ MARK = "---- next block ----"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The effects of the README's commands: the API that the function called, and what each block printed."""
+    """The effects of the README's commands: the API that the function called, and the output of each block."""
 
     service: ChatService
     answers: list[str]

@@ -61,7 +61,7 @@ def _responds(event: str, *shows: str) -> Sample:
     return Sample(event, shows=shows)
 
 
-# In this order: what an event needs was made by an earlier one.
+# In this order: an event may need the outcome of an earlier one.
 SAMPLES = [
     _request("starter/happy", {"RequestsAdmitted": 1}, "sample", "2012-01", "SUCCEEDED"),
     Sample("starter/repeated", {"RequestsRepeated": 1, "RequestsAdmitted": 0}),

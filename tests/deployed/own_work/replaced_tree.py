@@ -51,7 +51,7 @@ PERMISSIONS = """        - PolicyName: work
                 Action: "s3:GetObject"
                 Resource: !Sub "${DataBucket.Arn}/names/*"
 """
-# What the page names: the blocks of the template, from the first line of a comment to this one.
+# The blocks of the template that the page names, from the first line of a comment to this one.
 BLOCK = re.compile(r"^ *# The shipped work's .*?# End of the shipped work\.\n", re.MULTILINE | re.DOTALL)
 
 

@@ -62,7 +62,7 @@ class _Steps(LeaseSteps):
     """Notes which leases a caller has removed, or tried to.
 
     Attributes:
-        now: what the caller's clock has shown.
+        now: the time that the caller's clock has shown.
     """
 
     now = 0.0

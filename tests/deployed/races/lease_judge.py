@@ -58,7 +58,7 @@ def load(path: Path) -> Iterator[LeaseHistory]:
 
 
 class LeaseFigures(NamedTuple):
-    """What a race checked."""
+    """The figures of a race."""
 
     writes: int
     grants: int

@@ -18,7 +18,6 @@ MODULES = (
     "stepfunctions_tasks",
     "stepfunctions_integrations",
     "stepfunctions_tokens",
-    "stepfunctions_test_state",
     "templates",
     "sqs",
     "functions",

@@ -130,7 +130,7 @@ def lambda_endpoint() -> None:
 
 @patch
 def lambda_packages() -> None:
-    """Functions do not find two packages of the development environment that Lambda does not have.
+    """Functions do not find two packages of the development environment that Lambda lacks.
 
     AWS: "Lambda Developer Guide: Building Lambda functions with Python", Runtime-included SDK versions: boto3, botocore
     and their dependencies.

@@ -81,7 +81,7 @@ def stepfunctions_optimized() -> None:
 
 
 def _sdk_metadata() -> dict[str, Any]:
-    """What a result contains of the HTTP call."""
+    """The metadata of the HTTP call in a result."""
     request = secrets.token_hex(16)
     headers = {"x-amzn-RequestId": request, "Content-Type": "application/x-amz-json-1.0"}
     http = {"AllHttpHeaders": {name: [value] for name, value in headers.items()}, "HttpHeaders": headers}

@@ -87,7 +87,7 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
 
 
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
-    """Wait for the end of what a task with `.sync` has started. Raises Ending if the task ends first.
+    """Wait for the end of the job that a task with `.sync` has started. Raises Ending if the task ends first.
 
     An aborted task stops it (AWS: best effort), except in the executions of `leave_running`; a timeout does not.
     """
