@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from dev.emulator.own_job import OwnJob
 from dev.tools.function_folders import code_folders
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.slots.processes import Processes
-from slotkeeper_cli.formatting import did_you_mean
 
 LOCAL_UP = [sys.executable, "-m", "dev.emulator", "up"]
 # Functions that local-up deploys only with these parameters.
@@ -40,7 +38,7 @@ ANSWER_SECONDS = 1200.0  # longer than any function's timeout
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("function", default="")
+@click.argument("function", type=click.Choice(["", *code_folders()]), default="")
 @click.argument("event", default="")
 def main(function: str, event: str) -> None:
     """Call FUNCTION with EVENT: a name in events/FUNCTION/, or the path of a JSON file.
@@ -50,8 +48,6 @@ def main(function: str, event: str) -> None:
 
     Exit codes: 0 the function answered; 1 it raised or timed out; 2 it was not called.
     """
-    if function and function not in code_folders():
-        raise click.UsageError(f"there is no function {function!r}{_instead(function, code_folders())}")
     if not event:
         for each in [function] if function else code_folders():
             click.echo(f"{each}: {', '.join(path.stem for path in events_of(each))}")
@@ -88,7 +84,7 @@ def _running(function: str) -> EmbeddedAws:
     """The embedded AWS with the function as it is in the tree. Raises EngineError."""
     try:
         aws = EmbeddedAws.attach(cli.STATE_DIR)
-        is_current = json.loads((aws.state_dir / "outputs.json").read_text())["sources"] == digest_of_sources()
+        is_current = json.loads((aws.state_dir / "outputs.json").read_text()).get("sources") == digest_of_sources()
     except (EngineError, FileNotFoundError):
         is_current = False
     if not is_current:
@@ -141,16 +137,12 @@ def _read(function: str, event: str) -> Any:
     names = {path.stem: path for path in events_of(function)}
     path = names.get(event, Path(event))
     if not path.is_file():
-        raise click.UsageError(f"{function} has no event {event!r}, nor is it a file{_instead(event, names)}")
+        raise click.UsageError(f"{function} has no event {event!r}, nor is it a file. It has {', '.join(names)}")
     click.echo(os.path.relpath(path), err=True)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise click.UsageError(f"{event} is not JSON: {error}") from None
-
-
-def _instead(word: str, known: Iterable[str]) -> str:
-    return f".{did_you_mean(word, known)} There are {', '.join(known)}"
 
 
 if __name__ == "__main__":

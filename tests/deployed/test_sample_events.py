@@ -171,8 +171,8 @@ def test_a_changed_source_is_deployed_before_the_call(aws: EmbeddedAws, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["startr", "happy"], "there is no function 'startr'. Did you mean 'starter'? There are chatbot, "),
-        (["starter", "hapy"], "starter has no event 'hapy', nor is it a file. Did you mean 'happy'? There are "),
+        (["startr", "happy"], "'startr' is not one of '', 'chatbot', 'ending', "),
+        (["starter", "hapy"], "starter has no event 'hapy', nor is it a file. It has batch, doorbell, full, happy, "),
         (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
     ],
 )
