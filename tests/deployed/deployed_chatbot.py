@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,6 @@ class DeployedChatbot:
         self.outputs = aws.outputs
         self._dynamodb = aws.client("dynamodb")
         self._secrets = aws.client("secretsmanager")
-        self._lambda = aws.client("lambda")
         self._http = urllib3.PoolManager(maxsize=50, retries=False)
         self.key = signing_key(aws)
 
@@ -106,23 +104,6 @@ class DeployedChatbot:
     def requests(self, path: str) -> int:
         """The number of requests for a path that have reached the API."""
         return sum(request.path == path for request in self.service.log)
-
-    @contextmanager
-    def timeout(self, seconds: int) -> Iterator[None]:
-        """Change the function's timeout inside the `with` block. Its containers restart."""
-        name = self.outputs["ChatbotFunctionName"]
-        usual = self._lambda.get_function_configuration(FunctionName=name)["Timeout"]
-        self._lambda.update_function_configuration(FunctionName=name, Timeout=seconds)
-        try:
-            yield
-        finally:
-            self._lambda.update_function_configuration(FunctionName=name, Timeout=usual)
-
-    def invoke(self, function: str, event: Any) -> Any:
-        answer = self._lambda.invoke(FunctionName=function, Payload=json.dumps(event))
-        response = json.loads(answer["Payload"].read())
-        assert "errorMessage" not in response, response
-        return response
 
     def logs(self) -> str:
         """The logs of functions and engine."""

@@ -6,12 +6,10 @@ import json
 import time
 from typing import Any
 
-from slotkeeper.slots.request import execution_name
 from tests.deployed.deployed_stack import ENDED, DeployedStack
 from tests.waiting import wait_until
 
-SETTLE_SECONDS = 2
-# Ends as its input demands: with its item, with an error, with a large output, or not before it is stopped.
+# Ends as its input demands: with its item, with an error, or not before it is stopped.
 CHILD = {
     "QueryLanguage": "JSONata",
     "StartAt": "End",
@@ -21,14 +19,11 @@ CHILD = {
             "Choices": [
                 {"Condition": "{% $states.input.item = 'wrong' %}", "Next": "Failed"},
                 {"Condition": "{% $states.input.item = 'endless' %}", "Next": "Endless"},
-                {"Condition": "{% $states.input.item = 'large' %}", "Next": "Large"},
             ],
             "Default": "Done",
         },
         "Failed": {"Type": "Fail", "Error": "NoRows", "Cause": "the month is empty"},
         "Endless": {"Type": "Wait", "Seconds": 3600, "Next": "Done"},
-        # Less than an execution's output may have, and more than a task's result with the child's other data.
-        "Large": {"Type": "Succeed", "Output": "{% $pad('', 262000, 'x') %}"},
         "Done": {"Type": "Succeed", "Output": {"item": "{% $states.input.item %}", "rows": [7]}},
     },
 }
@@ -52,14 +47,8 @@ class Machines:
     def process(self, limit: int = 1) -> str:
         """Create a process."""
         name = f"machine-{time.monotonic_ns()}"
-        self.stack.processes.create(name, limit, self.child, settle_seconds=SETTLE_SECONDS)
+        self.stack.processes.create(name, limit, self.child)
         return name
-
-    def send(self, process: str, item: str) -> str:
-        """Send a request; return its execution name."""
-        body = {"process": process, "request_id": item, "input": {"item": item}}
-        self.stack.send_raw(json.dumps(body), process)
-        return execution_name(process, item, 1)
 
     def of(self, name: str) -> dict[str, Any]:
         """The child of an execution of the workflow, or an empty map."""

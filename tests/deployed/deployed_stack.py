@@ -270,16 +270,6 @@ class DeployedStack:
         """Wait until the requests of these executions are the queue of the process."""
         wait_until(lambda: self.queued(process) == list(executions), f"{executions} to be queued")
 
-    def age(self, process: str, execution: str) -> None:
-        """Set the holder's times to the earliest ones."""
-        self.dynamodb.update_item(
-            TableName=self.table,
-            Key={"process_name": {"S": process}},
-            UpdateExpression="SET holders.#me.since = :long_ago",
-            ExpressionAttributeNames={"#me": execution},
-            ExpressionAttributeValues={":long_ago": {"N": "1"}},
-        )
-
     def wait_until_free(self, process: str) -> None:
         wait_until(lambda: not self.item(process).holders, f"{process} to be free")
 
