@@ -63,7 +63,7 @@ def test_every_call_that_takes_a_key_gives_the_customers_key() -> None:
 
 @each_variant
 def test_only_an_action_without_resources_is_granted_on_all(variant: str) -> None:
-    """Narrower patterns are on docs/permissions.md, which lists every grant (test_permissions_page.py)."""
+    """docs/permissions.md lists every other wildcard (test_permissions_page.py)."""
     for role in _roles(variant):
         for grant in grants(stack(variant), role):
             assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: it supports ARNs"

@@ -1,10 +1,11 @@
-"""docs/permissions.md lists the template's grants, the services of a deployment and the calls of each command."""
+"""docs/permissions.md lists the wildcards of the roles, the services of a deployment and the calls of each command."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,106 +17,40 @@ from slotkeeper.token import item as token_item
 from tests.command.command_tree import all_commands
 from tests.template.parsing import parsed_template
 from tests.template.roles import sites
-from tests.template.roles.evidence import KEY_ARN, VARIANTS, jobs, stack
+from tests.template.roles.evidence import stack
 from tests.template.roles.needs import ACTIONS, PARTS, PREFIXES
-from tests.template.roles.operators import ACTION, AUDIT, OPERATORS, PAGE, entries, section
-from tests.template.roles.policies import EVERYTHING, grants
+from tests.template.roles.operators import ACTION, AUDIT, OPERATORS, entries, section
+from tests.template.roles.policies import grants
 from tests.template.roles.policies import listed as as_list
-from tests.template.roles.resolved_template import NAMES, Stack
+from tests.template.roles.resolved_template import NAMES
 
-# Variant -> the parameter that its grants depend on.
-PARAMETERS = {
-    "token refresher": "TokenRefreshSchedule",
-    "retry report": "RetryReportSchedule",
-    "own jobs": "MoreGlueJobArns",
-    "callers": "CallerStateMachineArns",
-    "own key": "KmsKeyArn",
-    "in a VPC": "SubnetIds",
-}
-# The parameters with ARNs of state machines. A grant whose resource has such a name exists if the parameter is set.
-MACHINES = ("TargetStateMachineArn", "MoreStateMachineArns", "CallerStateMachineArns")
-EVERY_FUNCTION = "Every function"
+# The parameters with the ARNs of state machines that the variants have.
+MACHINES = ("TargetStateMachineArn", "MoreStateMachineArns")
 
 
-def _rows() -> set[tuple[str, str, str, str]]:
-    """Every grant of the template, as role without "Role", action, resource and parameter.
+def _wildcards(variant: str) -> Iterator[tuple[str, str, str]]:
+    """The pattern as on the page, the role without "Role" and the action of each grant with an asterisk."""
+    made = stack(variant)
+    names = {name: logical for logical, name in NAMES.items()}
+    names |= {made.parameters["ArtifactBucketName"]: "ArtifactBucketName"}
+    names |= {arn.rpartition(":")[2]: each for each in MACHINES for arn in made.parameters[each].split(",") if arn}
+    logs = {made.arn(name) for name in made.of_type("AWS::Logs::LogGroup")}  # the asterisk is for their streams
+    for role in made.of_type("AWS::IAM::Role"):
+        for grant in grants(made, role):
+            if "*" in grant.resource and grant.resource not in logs:
+                pattern = grant.resource.split(":", 5)[-1]
+                known = re.sub(r"[\w*-]+", lambda found: names.get(found[0], found[0]), pattern)
+                yield known, role.removesuffix("Role"), grant.action
 
-    A grant that every function has is one row.
-    """
-    granted = {
-        (role.removesuffix("Role"), grant.action, _label(stack(variant), role, grant.resource))
-        for variant in VARIANTS
-        for role in stack(variant).of_type("AWS::IAM::Role")
-        for grant in grants(stack(variant), role)
-    }
-    functions = {name.removesuffix("Function") for name in stack("all").of_type("AWS::Lambda::Function")}
+
+def test_every_wildcard_is_on_the_page_and_nothing_else() -> None:
+    functions = [name.removesuffix("Function") for name in stack("all").of_type("AWS::Lambda::Function")]
     listed = set()
-    for who, action, resource in granted:
-        shared = who in functions and {(each, action, resource) for each in functions} <= granted
-        parameter = _with(min(functions - {"TokenRefresher", "RetryReport"}) if shared else who, action, resource)
-        listed.add((EVERY_FUNCTION if shared else who, action, resource, parameter))
-    return listed
-
-
-def _named_in(resource: str) -> str:
-    """The parameter that a resource's name on the page contains, and that its grant depends on; "" if none."""
-    return next((each for each in ("KmsKeyArn", "MoreGlueJobArns", *MACHINES) if each in resource), "")
-
-
-def _label(made: Stack, role: str, resource: str) -> str:
-    """A resource's name on the page."""
-    if resource == EVERYTHING:
-        return resource
-    if resource == KEY_ARN:
-        return "KmsKeyArn"
-    if resource in made.logical:
-        name = made.logical[resource]
-        return {"SampleJob": "GlueJobName", f"{role.removesuffix('Role')}LogGroup": "its log group"}.get(name, name)
-    if resource.startswith("arn:aws:glue:"):
-        named = resource.rpartition("/")[2]
-        return "GlueJobName" if named == jobs(made)[0] else "MoreGlueJobArns"
-    for parameter in MACHINES:
-        for machine in filter(None, made.parameters[parameter].split(",")):
-            if resource == machine:
-                return parameter
-            if resource == f"{machine.replace(':stateMachine:', ':execution:')}:*":
-                return f"execution:{parameter}:*"
-    for within in ("/index/", "/"):  # a table's index, a bucket's objects
-        owner, _, name = resource.partition(within)
-        if owner in made.logical:
-            return f"{made.logical[owner]}{within}{name}"
-    logical = {name: each for each, name in NAMES.items()} | {
-        made.parameters[name]: name for name in ("ArtifactBucketName", "EventBusName")
-    }
-    text = resource.split(":", 5)[5]
-    return re.sub("|".join(map(re.escape, sorted(logical, key=len, reverse=True))), lambda m: logical[m[0]], text)
-
-
-def _with(who: str, action: str, resource: str) -> str:
-    """The parameter that adds a grant, or "no " and the parameter that removes it."""
-    if named := _named_in(resource):
-        return named
-    role = f"{who}Role"
-    variants = [variant for variant in VARIANTS if role in stack(variant).resources]
-    granted = {
-        variant: (action, resource) in {(g.action, _label(made, role, g.resource)) for g in grants(made, role)}
-        for variant, made in ((variant, stack(variant)) for variant in variants)
-    }
-    # The first variant with the role is the reference, since a parameter may add the role itself.
-    usual = granted[variants[0]]
-    changed = [parameter for variant, parameter in PARAMETERS.items() if granted.get(variant, usual) != usual]
-    return f"{'no ' if usual else ''}{changed[0]}" if changed else ""
-
-
-def test_every_grant_is_on_the_page_and_nothing_else() -> None:
-    listed = set()
-    for owners in re.findall(r"^### (.+)$", PAGE.partition("\n## The roles\n")[2].partition("\n## ")[0], re.MULTILINE):
-        for resources, actions in entries(section(owners)).items():
-            named, _, parameter = resources.replace("`", "").replace(" without ", " with no ").partition(" with ")
-            for owner, resource, action in product(owners.split(", "), named.split(", "), ACTION.findall(actions)):
-                listed.add((owner, action, resource, parameter or _named_in(resource)))
-    rows = _rows()
-    assert (listed - rows, rows - listed) == (set(), set()), "(only on the page, only in the template)"
+    for entry, actions in entries(section("Wildcards")).items():
+        patterns, _, owners = entry.partition(" for ")
+        named = owners.partition(" with ")[0].replace("every function", ", ".join(functions)).split(", ")
+        listed |= set(product(re.findall("`([^`]+)`", patterns), named, ACTION.findall(actions)))
+    assert listed == {each for variant in ("state machines", "all", "default") for each in _wildcards(variant)}
 
 
 # IAM's prefix, if it is not CloudFormation's service name in lower case.
