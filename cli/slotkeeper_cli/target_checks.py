@@ -113,20 +113,6 @@ class GlueJobTarget:
             problems.append(f"{what}: add its ARN to the parameter MoreGlueJobArns")
         return problems
 
-    def limit_problems(self, slots: int) -> list[str]:
-        """Why Glue may refuse runs that have a slot: it counts a run for some seconds after it reports SUCCEEDED.
-
-        Args:
-            slots: `most_holders` of all processes that use the job.
-        """
-        job = self.describe()
-        if job is None or (most := max_concurrent_runs(job)) > slots:
-            return []
-        return [
-            f"Glue job {self.name} allows {most} concurrent runs (MaxConcurrentRuns) for {slots} slots: set "
-            "MaxConcurrentRuns higher, since Glue counts a run for some seconds after it has ended"
-        ]
-
     def usual_times(self) -> list[float]:
         """The durations of the newest successful runs, in seconds."""
         glue = self.stack.client("glue")
@@ -195,10 +181,6 @@ class StateMachineTarget:
         if not matches(self.arn, filter(None, [parameters.get("TargetStateMachineArn", ""), *more])):
             problems.append(f"the workflow may not start {named}: add its ARN to MoreStateMachineArns")
         return problems
-
-    def limit_problems(self, _: int) -> list[str]:
-        """Step Functions does not limit the executions of a state machine."""
-        return []
 
     def usual_times(self) -> list[float]:
         """The durations of the newest successful executions, in seconds."""

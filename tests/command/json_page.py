@@ -78,12 +78,16 @@ def _rows(line: str) -> Iterator[tuple[Path_, Row]]:
 
 
 def _row(text: str) -> Row:
-    kind, is_list = text.strip("[]?"), text.startswith("[")
-    of = {"time": {"text"}, "number": {"number", "integer"}}.get(kind, {kind})
-    shape = "" if of & {*_KINDS.values(), "any"} else kind
-    of = {"object"} if shape else of
-    null = {"null"} if text.endswith("?") else set[str]()
-    return Row(frozenset(({"list"} if is_list else of) | null), frozenset(of), shape)
+    """A type, such as `text or [text]`."""
+    kinds, elements, shape = set[str](), set[str](), ""
+    for each in text.split(" or "):
+        kind = each.strip("[]?")
+        of = {"time": {"text"}, "number": {"number", "integer"}}.get(kind, {kind})
+        if not of & {*_KINDS.values(), "any"}:
+            of, shape = {"object"}, kind
+        kinds |= ({"list"} if each.startswith("[") else of) | ({"null"} if each.endswith("?") else set())
+        elements |= of
+    return Row(frozenset(kinds), frozenset(elements), shape)
 
 
 def unprinted(name: str, answers: Sequence[Any]) -> list[str]:

@@ -24,6 +24,7 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import ProcessName, process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.doctor.job_checks import limit_findings
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.output import table
@@ -33,12 +34,9 @@ from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
 from slotkeeper_cli.target_checks import (
     check_account_and_region,
-    most_holders,
-    target_in,
     target_problems,
     target_text,
 )
-from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -199,17 +197,11 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
 
 def _warn_of_limit(context: CommandContext, account: Account, process: Process) -> None:
     """Print why fewer requests may run than the limit allows, and what to do."""
-    processes, malformed = account.processes()
-    others = [one for one in processes if one.target == process.target and one.name != process.name]
-    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in [process, *others])
-    problems = target_in(context.stack, process.target).limit_problems(runs)
-    run_seconds = None
+    problems, malformed = list[str](), account.processes()[1]
     try:
-        run_seconds = account.usual_seconds(process.target)
+        problems += [f"{each.what}: {each.why}" for each in limit_findings(account, process)]
     except ClientError as error:
-        code = error.response["Error"].get("Code", "")
-        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
-    problems += size_problems(process, most_holders(process.slot_limit, process.default_weight), run_seconds)
+        problems.append(f"whether {process.target} allows this limit could not be read ({failure_text(error)})")
     if 0 < process.slot_limit < process.default_weight != 1:
         weight = process.default_weight
         problems.append(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.next_step import shell_text
 from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
@@ -80,29 +80,42 @@ def targets(account: Account, _now: float) -> Iterator[Finding]:
 
 
 def concurrency(account: Account, _now: float) -> Iterator[Finding]:
-    """Add the holders that the processes that share a job may have."""
-    slots: defaultdict[str, int] = defaultdict(int)
-    for one in account.processes()[0]:
-        slots[one.target] += most_holders(one.slot_limit, one.default_weight)
     for name, job in jobs(account).items():
-        if job is None:
-            continue
-        most, wanted = max_concurrent_runs(job), slots[name]
-        what = f"Glue job {name} allows {count(most, 'concurrent run')} (MaxConcurrentRuns) for {count(wanted, 'slot')}"
-        if most < wanted:
-            why = f"Set it above {wanted}. Until then requests hold slots while Glue refuses their runs."
-            yield Finding("bad", what, why)
-        elif most == wanted:
-            why = "Set it higher: Glue counts a run for some seconds after it has ended, and refuses the next."
-            yield Finding("warn", what, why)
+        if job is not None:
+            yield from _concurrency(account, name, job)
+
+
+def _concurrency(account: Account, name: str, job: Mapping[str, Any]) -> Iterator[Finding]:
+    """Add the holders that the processes that share a job may have."""
+    sharing = (one for one in account.processes()[0] if one.target == name)
+    most, wanted = max_concurrent_runs(job), sum(most_holders(one.slot_limit, one.default_weight) for one in sharing)
+    what = f"Glue job {name} allows {count(most, 'concurrent run')} (MaxConcurrentRuns) for {count(wanted, 'slot')}"
+    if most < wanted:
+        why = f"Set it above {wanted}. Until then requests hold slots while Glue refuses their runs."
+        yield Finding("bad", what, why)
+    elif most == wanted:
+        why = "Set it higher: Glue counts a run for some seconds after it has ended, and refuses the next."
+        yield Finding("warn", what, why)
 
 
 def item_size(account: Account, _now: float) -> Iterator[Finding]:
     for one in account.processes()[0]:
-        holders = most_holders(one.slot_limit, one.default_weight)
-        for text in size_problems(one, holders, account.usual_seconds(one.target)):
-            what, _, do = text.rpartition(": ")
-            yield Finding("warn", what, do, process=one.name)
+        yield from _item_size(account, one)
+
+
+def _item_size(account: Account, one: Process) -> Iterator[Finding]:
+    holders = most_holders(one.slot_limit, one.default_weight)
+    for text in size_problems(one, holders, account.usual_seconds(one.target)):
+        what, _, do = text.rpartition(": ")
+        yield Finding("warn", what, do, process=one.name)
+
+
+def limit_findings(account: Account, one: Process) -> Iterator[Finding]:
+    """Why fewer requests of a process may run than its limit allows: its job, and the size of its item."""
+    is_job = one.target != NO_TARGET and kind_of(one.target) is GLUE_JOB
+    if is_job and (job := target_in(account.stack, one.target).describe()):
+        yield from _concurrency(account, one.target, job)
+    yield from _item_size(account, one)
 
 
 def timeouts(account: Account, _now: float) -> Iterator[Finding]:
