@@ -14,8 +14,8 @@ from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
 from slotkeeper.retry.downstream.health import DownstreamSettings, Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
-from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.operations import RetryOperations
+from slotkeeper.retry.ledger import WAITING, Ledger, Row
+from slotkeeper.retry.operations import RetryOperations, is_cancelled
 from slotkeeper.retry.policy import BUILT_IN, InvalidPolicy, Policy, parse_policy
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled, table
@@ -70,6 +70,17 @@ class RetryControl:
         for page in self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group):
             for one in page["Schedules"]:
                 yield one["Name"]
+
+
+def is_awaited(row: Row) -> bool:
+    """Whether an attempt of a request has not started, also one that was cancelled."""
+    return row.status == WAITING or is_cancelled(row)
+
+
+def lateness(row: Row, now: float) -> float:
+    """The seconds by which an attempt is overdue; 0 if it is not."""
+    due = row.next_attempt_at
+    return 0.0 if due is None or now <= due + OVERDUE_AFTER else now - due
 
 
 class DownstreamControl:

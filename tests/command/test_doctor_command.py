@@ -89,12 +89,6 @@ def test_the_chosen_checks_are_shown_with_what_they_verified(operator: Operator,
     assert {one["check"] for one in data["checks"]} == set(ONLY)
 
 
-def test_an_unknown_check_is_refused(operator: Operator) -> None:
-    ended = operator.run("doctor", "--only", "alarm")
-    assert ended.exit_code == 2
-    assert "no check alarm. Did you mean 'alarms'?" in ended.stderr
-
-
 DENIED = {"Error": {"Code": "AccessDenied", "Message": "no"}}
 
 
@@ -137,13 +131,6 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, al
     assert ended.stdout.count("absent ") == 4
     assert "worker (deploy with DeployWorker=true)" in ended.stdout
     assert operator.run("doctor", "--only", "event-sources").exit_code == 0
-
-
-def test_a_check_of_processes_names_the_malformed_ones(operator: Operator, alarms: Any) -> None:
-    operator.processes.create("odd", 1, "sample-job")
-    edit(operator, "slot_limit", {"S": "1"}, "odd")
-    (check,) = operator.run("doctor", "--only", "drift", "--json").json["checks"]
-    assert check["about"].endswith("(not checked: odd)")
 
 
 # What only the doctor reads ------------------------------------------------------------------------------------------

@@ -32,15 +32,6 @@ def test_set_limit_rings(operator: Operator) -> None:
     assert (line["action"], line["before"], line["after"]) == ("process set-limit", 1, 3)
 
 
-def test_set_limit_below_the_holders_counts_those_above(operator: Operator) -> None:
-    operator.hold("a")
-
-    assert (
-        "1 in use by 1 holder: no request is admitted until enough of them have ended."
-        in operator.run("process", "set-limit", "sample", "0", "--yes").stdout
-    )
-
-
 @pytest.fixture
 def weighted(operator: Operator) -> str:
     """The execution of a holder of weight 5, of a limit of 6 with a default weight of 2."""

@@ -145,7 +145,7 @@ def test_the_list_of_a_period_has_every_request_with_its_times_and_the_totals(fu
         "first": (None, iso(NOW), None, 0, 60),
         "late": (None, None, None, 60, None),
     }
-    assert (shown["Skipped"]["execution"], data["not_read"]) == (None, [])
+    assert (shown["Skipped"]["execution"], shown["late"]["attempt"], data["not_read"]) == (None, None, [])
     assert (data["outcomes"]["queued"], data["started"], data["longest_wait_seconds"]) == (5, 3, 0)
     lines = furnished.run(*LIST, "--since", "24h").stdout.splitlines()
     assert " ".join(lines[2].split()) == "failed 09-21 14:13:20 0 s 14:13:20 14:13:50 failed (Glue.Failed)"
@@ -198,9 +198,3 @@ def test_what_was_not_read_of_a_period_is_stated(operator: Operator, monkeypatch
     shown = operator.run(*LIST, "--since", "1h").stdout
     assert "Not read: RequestTable: there are more than 1 requests that have ended since 20" in shown
     assert "Not read: RequestTable: 2 rows are malformed: odd, and 1 more" in shown
-
-
-def test_the_attempt_of_a_queued_request_in_a_period_is_not_stated(operator: Operator) -> None:
-    operator.wait("a")
-    (shown,) = operator.run("request", "list", "sample", "--since", "1h", "--json").json["requests"]
-    assert (shown["state"], shown["attempt"]) == ("queued", None)

@@ -134,15 +134,6 @@ def _states(operator: Operator, given: str) -> list[tuple[str, int, str]]:
     return [(one["state"], a["attempt"], a["execution"]) for one in found for a in one["attempts"]]
 
 
-def test_a_request_with_a_caller_is_found_by_its_id_and_execution(operator: Operator, everywhere: str) -> None:
-    assert everywhere == execution_name("sample", _id("holds"), 1, CALLER)
-    for given in (_id("holds"), everywhere):
-        assert _states(operator, given) == [("started", 1, everywhere)]
-    assert f"({everywhere}) may still use its slot" in operator.run("holder", "release", _id("holds")).stderr
-    (reserved,) = _states(operator, _id("reserved"))
-    assert reserved[0] == "queued"
-
-
 def test_requests_of_several_callers_are_separate_and_the_next_attempt_has_no_caller(operator: Operator) -> None:
     operator.processes.set_limit("sample", 3)
     names = {operator.hold("same", task_token=token) for token in ("one", "two")}

@@ -30,7 +30,7 @@ from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
 from slotkeeper_cli.request_text import explain_work
-from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, line, not_closed, read_downstreams
+from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, is_awaited, lateness, line, not_closed, read_downstreams
 
 app = typer.Typer(help="Show, run and cancel retries; report failures; breakers.", no_args_is_help=True)
 
@@ -52,7 +52,7 @@ def list_retries(
     work, now = RetryControl(context.stack), time.time()
     unreadable: list[str] = []
     rows = _rows(context, work, unreadable)
-    waiting = [(name, row) for name, row in rows if not overdue or _lateness(row, now) > 0]
+    waiting = [(name, row) for name, row in rows if not overdue or lateness(row, now) > 0]
     shown = heapq.nsmallest(limit, waiting, key=lambda row: (row[1].next_attempt_at or 0, row[0]))
     scheduled = set(work.schedule_names()) if shown else set()
     data = {
@@ -81,7 +81,7 @@ def cancel(
     work = RetryControl(context.stack)
     given = _payload(payload)
     row = work.ledger.read(request_id)
-    if row is None or not _is_awaited(row):
+    if row is None or not is_awaited(row):
         raise _not_waiting(request_id, row)
     context.confirm(f"Cancel attempt {awaited_attempt(row)} of request {request_id!r}?")
     audit("retry cancel", request_id=request_id, attempt=awaited_attempt(row), why=why)
@@ -142,7 +142,7 @@ def _checked[Outcome](act: Callable[[], Outcome]) -> Outcome:
 def _run_overdue(context: CommandContext, work: RetryControl) -> None:
     now = time.time()
     unreadable: list[str] = []
-    overdue = [(name, row) for name, row in _rows(context, work, unreadable) if _lateness(row, now) > 0]
+    overdue = [(name, row) for name, row in _rows(context, work, unreadable) if lateness(row, now) > 0]
     late = [name for name, row in overdue if not is_cancelled(row)]
     sent: list[str] = []
     lost: list[str] = []
@@ -179,19 +179,8 @@ def _rows(context: CommandContext, work: RetryControl, unreadable: list[str]) ->
         for name, listed in work.ledger.rows((WAITING, FAILED), lambda rows: progress.advance(task, rows)):
             if isinstance(listed, MalformedRow):
                 unreadable.append(str(listed))
-            elif _is_awaited(listed):
+            elif is_awaited(listed):
                 yield name, listed
-
-
-def _is_awaited(row: Row) -> bool:
-    return row.status == WAITING or is_cancelled(row)
-
-
-def _lateness(row: Row, now: float) -> float:
-    """The seconds by which an attempt is overdue; 0 if it is not."""
-    if row.next_attempt_at is None or now < row.next_attempt_at + OVERDUE_AFTER:
-        return 0
-    return now - row.next_attempt_at
 
 
 def _due_at(due: float | None) -> str:
@@ -203,7 +192,7 @@ def _due_at(due: float | None) -> str:
 
 
 def _as_dict(work: RetryControl, request_id: str, row: Row, scheduled: set[str], now: float) -> dict[str, Any]:
-    late = _lateness(row, now)
+    late = lateness(row, now)
     by_schedule = work.steps.schedule_name(request_id, row) in scheduled
     return {
         "request_id": request_id,

@@ -9,12 +9,19 @@ from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
-from slotkeeper.retry.operations import is_cancelled
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck
 from slotkeeper_cli.doctor.readings import reading
 from slotkeeper_cli.formatting import count, seconds
-from slotkeeper_cli.retries import OVERDUE_AFTER, RetryControl, not_closed, noteworthy, policy_text, usable_policy
+from slotkeeper_cli.retries import (
+    RetryControl,
+    is_awaited,
+    lateness,
+    not_closed,
+    noteworthy,
+    policy_text,
+    usable_policy,
+)
 from slotkeeper_cli.stack_connection import message_counts
 
 if TYPE_CHECKING:
@@ -59,9 +66,9 @@ def overdue(account: Account, now: float) -> Iterator[Finding]:
     for name, row in rows:
         if isinstance(row, MalformedRow):
             yield Finding("bad", str(row), "Correct the row, or delete it if its request has ended.")
-        elif row.status == WAITING or is_cancelled(row):
-            if row.next_attempt_at is not None and now > row.next_attempt_at + OVERDUE_AFTER:
-                (held if not_closed(downstreams, row.downstream) else late).append((row.next_attempt_at, name))
+        elif is_awaited(row):
+            if after := lateness(row, now):
+                (held if not_closed(downstreams, row.downstream) else late).append((now - after, name))
         elif now > row.lease_until + STUCK_AFTER:
             stuck.append((row.lease_until, name))
     if late:
