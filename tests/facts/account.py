@@ -1,4 +1,4 @@
-"""What stands for AWS in a row: clients, unique names, waits, and the removal of what the row has created."""
+"""The account of a row: clients, unique names, waits, and the removal of what the row has created."""
 
 from __future__ import annotations
 

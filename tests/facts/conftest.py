@@ -26,7 +26,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
 
 @pytest.fixture
 def embedded(engine: EmbeddedAws) -> Iterator[Account]:
-    """The embedded AWS. What a row has created must be removed."""
+    """The embedded AWS. All that a row has created must be removed."""
     account = Account(engine.client, conflict=lambda operation: Faults(engine.state_dir).add(operation, "conflict"))
     yield account
     assert account.clean_up() == []

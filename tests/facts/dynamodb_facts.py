@@ -107,7 +107,7 @@ def limit_before_the_filter(tables: Tables) -> Any:
 
 
 @FACTS.row(
-    "A page ends at 1 MB of what the index contains, before the filter.",
+    "A page ends at 1 MB of the entries of the index, before the filter.",
     source=documented(f"{QUERY_PAGE}: 1 MB, and Amazon DynamoDB Developer Guide, Filter expressions for the Query"),
     expected=(2, [], ["a", "b", "c", "d", "e"]),
 )

@@ -48,7 +48,7 @@ class Consumers:
         aws.undo.append((f"folder {self.folder}", lambda: shutil.rmtree(self.folder)))
 
     def connect(self, *queues: Queue, **mapping: Any) -> None:
-        """Let one function receive the queues' messages, one at a time unless the event source mappings say more."""
+        """Let one function receive the queues' messages, one at a time unless `mapping` has another BatchSize."""
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as code:
             code.writestr("app.py", HANDLER)

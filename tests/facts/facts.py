@@ -9,7 +9,7 @@
     )
     def hide_after_the_end(make: MakeQueue) -> str: ...
 
-The call receives what stands for AWS (account.py), or what `given` makes of it, and returns the answer in a short form.
+The call receives an account (account.py), or what `given` makes of it, and returns the answer in a short form.
 The tests call it with the simulated and the embedded AWS, and the smoke test with a real account.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SIMULATED, EMBEDDED, REAL = "simulated", "embedded", "real"
 EVERYWHERE = (SIMULATED, EMBEDDED, REAL)
 DEPLOYED = (EMBEDDED, REAL)
-HAND_OFF = 10.0  # seconds for what an event or a message brings about; the janitor's next run takes up to a minute
+HAND_OFF = 10.0  # seconds until an event or a message has its effect; the janitor's next run takes up to a minute
 DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 
 
@@ -85,7 +85,7 @@ class Fact:
             return False
 
     def difference(self, answer: Any) -> str:
-        """An answer that is not as expected, and what it contradicts."""
+        """The report of an answer that is not as expected."""
         expected = "see the fact" if callable(self.expected) else pformat(self.expected)
         rows = {"fact": self.statement, "source": self.source, "expected": expected, "answer": pformat(answer)}
         return "\n".join(f"{name + ':':9} {text}" for name, text in rows.items())

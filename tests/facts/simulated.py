@@ -202,7 +202,7 @@ class _SimulatedClient:
         def call(**parameters: Any) -> Any:
             answer = self._account.perform(self._service, operation, freeze(parameters))
             if answer.error:
-                response = {"Error": {"Code": answer.error, "Message": "simulated"}}
+                response: Any = {"Error": {"Code": answer.error, "Message": "simulated"}}
                 raise ClientError(response | (thaw(answer.value) or {}), operation)
             return thaw(answer.value)
 

@@ -173,7 +173,7 @@ def other_caller(waiting: Tasks) -> str:
     source=ASSUMED,
     expected=["accepted", "accepted", "SUCCEEDED"],
     on=DEPLOYED,
-    depends=ARNS + "also list `<ARN>/<label>`, and its description say so",
+    depends=ARNS + "also list `<ARN>/<label>`, and its description state it",
 )
 def caller_in_a_distributed_map(waiting: Tasks) -> list[str]:
     states = waiting.asking()
