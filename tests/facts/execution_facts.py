@@ -148,8 +148,8 @@ def lists_are_ordered(make: MakeExecutions) -> dict[str, list[tuple[str, int]]]:
 
     def listed(status: str) -> list[tuple[str, int]]:
         """A list lags in AWS, so wait for both entries."""
-        entries = executions.aws.wait(lambda: (found := executions.listed(status))[1:] and found, "the list")
-        return [(entry["name"], entry["redriveCount"]) for entry in entries]
+        executions.aws.wait(lambda: len(executions.listed(status)) == 2, "the list")
+        return [(entry["name"], entry["redriveCount"]) for entry in executions.listed(status)]
 
     return {status: listed(status) for status in ("RUNNING", "ABORTED")}
 

@@ -38,16 +38,15 @@ class Job:
             s3.put_object(Bucket="scripts", Key="job.py", Body=SCRIPT)
         return {"Role": ANY_ROLE, "Command": {"Name": "pythonshell", "ScriptLocation": "s3://scripts/job.py"}}
 
-    def call(self, operation: str, **fields: Any) -> dict[str, Any] | str:
-        """The answer to a call about this job, or the error's code."""
-        answer: dict[str, Any] = {}
-        code = code_of(lambda: answer.update(getattr(self._client, operation)(JobName=self.name, **fields)))
-        return answer if code == "accepted" else code
+    def ask(self, operation: str, **fields: Any) -> Any:
+        """The answer to a call about this job."""
+        return getattr(self._client, operation)(JobName=self.name, **fields)
 
     def start(self) -> str:
         """StartJobRun: the run's id, or the error's code."""
-        answer = self.call("start_job_run", Arguments=ARGUMENTS)
-        return answer if isinstance(answer, str) else str(answer["JobRunId"])
+        started: list[str] = []
+        code = code_of(lambda: started.append(self.ask("start_job_run", Arguments=ARGUMENTS)["JobRunId"]))
+        return started[0] if started else code
 
 
 type MakeJob = Callable[..., Job]
@@ -64,9 +63,10 @@ FACTS = Facts("glue", EVERYWHERE, given=lambda aws: partial(Job, aws))
 def pages_of_runs(make: MakeJob) -> Any:
     job = make()
     started = [job.start() for _ in range(3)]
-    first: Any = job.call("get_job_runs", MaxResults=2)
-    second: Any = job.call("get_job_runs", MaxResults=2, NextToken=first["NextToken"])
-    job.call("batch_stop_job_run", JobRunIds=started)
+    job.aws.wait(lambda: len(job.ask("get_job_runs")["JobRuns"]) == 3, "Glue to list the runs")
+    first = job.ask("get_job_runs", MaxResults=2)
+    second = job.ask("get_job_runs", MaxResults=2, NextToken=first["NextToken"])
+    job.ask("batch_stop_job_run", JobRunIds=started)
     pages = [[started.index(run["Id"]) for run in page["JobRuns"]] for page in (first, second)]
     return pages, "NextToken" in second
 
@@ -81,11 +81,11 @@ def refused_starts(make: MakeJob) -> list[Any]:
     job = make(runs=1)
     first = job.start()
     refused = job.start()
-    stopped: Any = job.call("batch_stop_job_run", JobRunIds=[first, "jr_unknown"])
+    stopped = job.ask("batch_stop_job_run", JobRunIds=[first, "jr_unknown"])
     names = {first: "first"}
     job.name = "none"
     submitted = [names[entry["JobRunId"]] for entry in stopped["SuccessfulSubmissions"]]
-    return [refused, submitted, job.start(), job.call("get_job_runs")]
+    return [refused, submitted, job.start(), code_of(partial(job.ask, "get_job_runs"))]
 
 
 @FACTS.row(

@@ -19,6 +19,7 @@ from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper.slots.work import MARKER
 from tests.facts.account import ENDED, Account
 from tests.facts.facts import Failed, NotShown
+from tests.facts.machines import Machines
 
 ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
 INPUT = """date,precipitation,temp_max,temp_min,wind,weather
@@ -39,6 +40,7 @@ class Requests:
         self.table, dynamodb = self.stack.outputs["SlotTableName"], aws.client("dynamodb")
         self.slots, self.processes = Slots(dynamodb, self.table), Processes(dynamodb, self.table)
         self.rows = RequestRows(dynamodb, self.stack.outputs["RequestTableName"])
+        self._machines = Machines(aws)
         self.executions: list[str] = []  # ARNs of executions that may be running
         self._sent: list[str] = []  # names of executions whose request was sent to the queue
         self._created: list[str] = []  # names of processes
@@ -123,9 +125,8 @@ class Requests:
         return description
 
     def history(self, arn: str) -> list[dict[str, Any]]:
-        """The events of an execution, in order."""
-        pages = self.aws.client("stepfunctions").get_paginator("get_execution_history").paginate(executionArn=arn)
-        return [event for page in pages for event in page["events"]]
+        """The events of an execution, oldest first."""
+        return self._machines.history(arn)
 
     def times(self, arn: str, kind: str = "Entered") -> dict[str, float]:
         """When the execution last entered each state, or "Exited" it, in seconds since the epoch."""

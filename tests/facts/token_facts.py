@@ -22,7 +22,7 @@ from tests.facts.machines import PARTS, Tasks
 ANSWERS: dict[str, dict[str, str]] = {
     "send_task_heartbeat": {},
     "send_task_success": {"output": "1"},
-    "send_task_failure": {"error": "Refused"},
+    "send_task_failure": {"error": "Refused", "cause": "none"},
 }
 TOKEN_LENGTH = 1024  # up to which the size of an item with tokens was computed
 UNKNOWN = "AQCwAAAAKgAAAAMAAAAA" + "A" * 600  # the beginning of every token
