@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from tests.facts.facts import EMBEDDED, REAL, Failed, NotShown
+from tests.facts.facts import EMBEDDED, REAL, Failed, NotShown, is_denied
 
 if TYPE_CHECKING:
     from tests.facts.stack import StackUnderTest
@@ -153,7 +153,7 @@ class Account:
             what, remove = self.undo.pop()
             try:
                 remove()
-            except (ClientError, BotoCoreError, Failed) as error:
+            except Exception as error:  # the rest is still removed
                 code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
                 if not any(each in code for each in _GONE):
                     left.append(f"{what}: {error}")
@@ -170,14 +170,25 @@ class _Client:
         method = getattr(self._client, operation)
         if operation not in REMOVALS:
             return method
+        remover, names = REMOVALS[operation]
 
-        def create(**asked: Any) -> Any:
-            answer = method(**asked)
-            known = {"JobName": asked.get("Name"), "JobRunIds": [answer.get("JobRunId")]} | asked | answer
-            known["Ids"] = [each["Id"] for each in asked.get("Targets", [])]
-            remover, names = REMOVALS[operation]
+        def note(known: dict[str, Any]) -> None:
             parameters = {name: known[name] for name in names.split()}
             self._undo.append((f"{remover} {parameters}", lambda: self._remove(remover, parameters)))
+
+        def create(**asked: Any) -> Any:
+            known = {"JobName": asked.get("Name"), "Ids": [each["Id"] for each in asked.get("Targets", [])]} | asked
+            is_known = known.keys() >= {*names.split()}
+            if is_known:  # before the call, whose answer may be lost
+                note(known)
+            try:
+                answer = method(**asked)
+            except ClientError as error:
+                if is_known and is_denied(error):
+                    self._undo.pop()
+                raise
+            if not is_known:
+                note(known | {"JobRunIds": [answer.get("JobRunId")]} | answer)
             return answer
 
         return create
@@ -187,6 +198,9 @@ class _Client:
             running = self._client.list_executions(**parameters, statusFilter="RUNNING")["executions"]
             for each in running:
                 self._remove("stop_execution", {"executionArn": each["executionArn"]})
+        if remover == "delete_table":
+            while self._client.describe_table(**parameters)["Table"]["TableStatus"] == "CREATING":
+                time.sleep(1)
         if remover == "stop_execution" and self._client.describe_execution(**parameters)["status"] in ENDED:
             return
         getattr(self._client, remover)(**parameters)

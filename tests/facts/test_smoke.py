@@ -91,17 +91,20 @@ def test_what_was_created_is_removed_the_newest_first_despite_failures() -> None
     client = SimpleNamespace(
         create_queue=lambda QueueName: {"QueueUrl": f"https://{QueueName}"},
         delete_queue=lambda **asked: removed.append(asked["QueueUrl"]),
-        create_table=lambda **_: {},
-        delete_table=_denied,
+        create_job=lambda **_: {},
+        delete_job=_denied,
+        create_role=_denied,
         put_rule=lambda **_: {},
         delete_rule=lambda **asked: removed.append(asked["Name"]),
     )
     account = Account(lambda _service: client)
     account.client("sqs").create_queue(QueueName="q")
-    account.client("dynamodb").create_table(TableName="t")
+    account.client("glue").create_job(Name="j")
+    with pytest.raises(ClientError):
+        account.client("iam").create_role(RoleName="never created")
     account.client("events").put_rule(Name="r")
     (left,) = account.clean_up()
-    assert left.startswith("delete_table {'TableName': 't'}: An error occurred (AccessDeniedException)")
+    assert left.startswith("delete_job {'JobName': 'j'}: An error occurred (AccessDeniedException)")
     assert removed == ["r", "https://q"]
     assert account.clean_up() == []
 
