@@ -101,7 +101,7 @@ _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 
-# Step Functions quotes the expression in the cause (tests/facts/test_stepfunctions.py), here with its message.
+# Step Functions quotes the expression in the cause (tests/facts/state_facts.py), here with its message.
 _RUN_STATE = (
     "An error occurred while executing the state 'RunGlueJob' (entered at the event id #9). The JSONata expression "
     f"'{states()['RunGlueJob']['Assign']['run_state'][2:-2].strip()}' specified for the field 'Assign/run_state' threw "

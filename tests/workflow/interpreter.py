@@ -23,7 +23,7 @@ from tests.workflow.definition import END, states, targets
 ME = "p-1"
 RANDOM = 0.5  # of $random: paths must be reproducible
 DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
-# Whether States.ALL matches this error. It does in recorded executions (tests/facts/test_jsonata.py). The Step
+# Whether States.ALL matches this error. It does in recorded executions (tests/facts/state_facts.py). The Step
 # Functions guide, "Handling errors in Step Functions workflows", states that it does not.
 ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
@@ -83,7 +83,7 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
 
 
 def _failed(template: str, what: str) -> StateFailed:
-    """The failure of an expression, whose cause quotes it (tests/facts/test_stepfunctions.py)."""
+    """The failure of an expression, whose cause quotes it (tests/facts/state_facts.py)."""
     return StateFailed("States.QueryEvaluationError", f"The JSONata expression '{template[2:-2].strip()}' {what}")
 
 

@@ -2,7 +2,7 @@
 
 A FIFO queue delivers no message of a group while an earlier one of the group is in flight. A standard queue delivers
 any visible message. Sources: SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-once processing in Amazon
-SQS"; API Reference; the recordings in tests/facts/test_sqs.py.
+SQS"; API Reference; the recordings in tests/facts/sqs_facts.py.
 """
 
 from __future__ import annotations
