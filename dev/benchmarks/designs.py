@@ -24,7 +24,7 @@ from slotkeeper.slots.processes import Processes
 SAMPLE_PAUSE, CLIENT_PAUSE = 3, 1.0
 BODY = 1000  # bytes of a request, which only Slotkeeper stores
 LEASE_SECONDS = 20  # of a lock
-PATIENCE = 300.0  # seconds for the end of what was started
+PATIENCE = 300.0  # seconds until all requests have ended
 ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
 WORK = "work"
 _INPUT = "$states.context.Execution.Input"

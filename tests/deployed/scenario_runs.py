@@ -29,7 +29,7 @@ from dev.scenarios.runner import checks
 from dev.scenarios.runner import scenario as runner
 from dev.scenarios.runner.scenario import Outcome, Run
 from dev.scenarios.slots import priorities, slot_load, slot_requests
-from dev.scenarios.token import token_load, token_records
+from dev.scenarios.token import token_load
 from dev.scenarios.worker import worker_checks, worker_load, worker_mix, worker_records
 from dev.tools.function_folders import own_module
 
@@ -128,12 +128,12 @@ SHARED = "several containers share the token"
 
 
 @pytest.fixture(scope="module")
-def conversation(aws: EmbeddedAws, chat_service: ChatService) -> token_records.Records:
+def conversation(aws: EmbeddedAws, chat_service: ChatService) -> token_load.Records:
     """The records of a run."""
     return token_load.converse(aws, chat_service, CHATBOT, run())
 
 
-def test_every_check_of_the_chatbots_run_holds(conversation: token_records.Records, tmp_path: Path) -> None:
+def test_every_check_of_the_chatbots_run_holds(conversation: token_load.Records, tmp_path: Path) -> None:
     outcome = token_load.build(CHATBOT, conversation)
     figures = outcome.figures
     assert results(outcome)[False] == results(outcome)[None] == {}
@@ -142,12 +142,12 @@ def test_every_check_of_the_chatbots_run_holds(conversation: token_records.Recor
     assert "1 at first, then [1, 1] for the invalidations" in shown(outcome, tmp_path)
 
 
-def _delivered(records: token_records.Records, **changes: Any) -> token_records.Records:
+def _delivered(records: token_load.Records, **changes: Any) -> token_load.Records:
     first, *others = records.deliveries
     return replace(records, deliveries=[replace(first, **changes), *others])
 
 
-def _stored(records: token_records.Records, **changes: Any) -> token_records.Records:
+def _stored(records: token_load.Records, **changes: Any) -> token_load.Records:
     return replace(records, stored=replace(records.stored, **changes))
 
 
@@ -165,12 +165,11 @@ def _stored(records: token_records.Records, **changes: Any) -> token_records.Rec
         (STORED, lambda of: _stored(of, token=None, live=False)),
         (STORED, lambda of: _stored(of, generation=4)),
         (STORED, lambda of: _stored(of, locked=True)),
-        (SHARED, lambda of: replace(of, metrics={"ColdStart": 1})),
-        (SHARED, lambda of: replace(of, metrics={})),
+        (SHARED, lambda of: replace(of, containers=1)),
     ],
 )
 def test_control_records_that_break_a_claim_of_the_chatbots_run_fail_its_check(
-    conversation: token_records.Records, claim: str, broken: Callable[[token_records.Records], token_records.Records]
+    conversation: token_load.Records, claim: str, broken: Callable[[token_load.Records], token_load.Records]
 ) -> None:
     assert claim in results(token_load.build(CHATBOT, broken(conversation)))[False]
 
@@ -196,7 +195,6 @@ LEDGER = "the ledger agrees with S3, the dead letters and the downstream"
 CALLERS = "never more than 2 concurrent callers"
 LEFT = "no request is left waiting"
 FEW = "the downstream is hardly called while it is down"
-ATTEMPTS = "the outage uses up at most one attempt in all"
 FOUND = "the first probe after the outage succeeds"
 
 
@@ -234,23 +232,19 @@ def _poison(of: worker_records.Records) -> Call:
     return Call(key, 2, of.calls[-1].began, of.calls[-1].ended, "404")
 
 
-def _out(of: worker_records.Records, **changes: Any) -> worker_records.Records:
+def _called(of: worker_records.Records, number: int, gap: float) -> worker_records.Records:
+    """With so many more failed calls, which begin `gap` seconds apart, the last at the end of the outage."""
     assert of.outage
-    return replace(of, outage=replace(of.outage, **changes))
-
-
-def _called(of: worker_records.Records, number: int, gap: float, answer: str = "503") -> worker_records.Records:
-    """With so many more calls, which begin at the end of the outage, or `gap` seconds apart before it."""
-    assert of.outage
-    ends, key = of.outage.outage.ends, of.calls[0].key
+    ends, key = of.outage.ends, of.calls[0].key
     begins = [ends - gap * i for i in range(number)]
-    more = [Call(key, 0, at, at + 0.001, answer) for at in sorted(begins)]
-    return _out(of, calls=sorted([*of.outage.calls, *more], key=lambda each: each.began))
+    more = [Call(key, 0, at, at + 0.001, "503") for at in sorted(begins)]
+    return replace(of, calls=sorted([*of.calls, *more], key=lambda each: each.began))
 
 
-def _counted(of: worker_records.Records) -> worker_records.Records:
+def _ended_by(of: worker_records.Records) -> list[Call]:
+    """The calls that began before the end of the outage."""
     assert of.outage
-    return _out(of, retried=[replace(each, counted=True) for each in of.outage.retried])
+    return [each for each in of.calls if each.began < of.outage.ends]
 
 
 @pytest.mark.parametrize(
@@ -269,9 +263,8 @@ def _counted(of: worker_records.Records) -> worker_records.Records:
         (LEFT, lambda of: replace(of, left={"messages": 1})),
         (LEFT, lambda of: replace(of, rows=_first(of.rows, status="WAITING"))),
         (FEW, lambda of: _called(of, 60, 0.1)),
-        (ATTEMPTS, _counted),
         (FOUND, lambda of: _called(of, 1, 0.0)),
-        (FOUND, lambda of: _out(of, calls=of.outage.during if of.outage else [])),
+        (FOUND, lambda of: replace(of, calls=_ended_by(of))),
     ],
 )
 def test_control_records_that_break_a_claim_of_the_workers_run_fail_its_check(

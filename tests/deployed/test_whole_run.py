@@ -178,13 +178,6 @@ FAULTS: dict[str, tuple[Callable[[], Known], str, str]] = {
     ),
     "a run without a confirmed slot": (_unconfirmed, "limit", "without a confirmed slot"),
     "a slot that two janitor runs left": (lambda: _dead(115, 120), "freed", "after 2 complete janitor runs"),
-    "a slot that was freed late": (
-        lambda: replace(
-            _changed(bounds=replace(BOUNDS, dead_holder=10.0)), run=replace(_dead().run, janitor_runs=None)
-        ),
-        "freed",
-        "its slot was free 18 s later",
-    ),
     "a holder at the end": (_left_holder, "freed", "holds a slot at the end"),
     "an urgent request long after it fitted": (lambda: _later("h", 6), "free", "sample: 6"),
 }

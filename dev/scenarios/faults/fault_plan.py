@@ -49,7 +49,7 @@ DECK: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault `at` seconds after the start. `seed`: of what is drawn when it is caused, such as its process."""
+    """A fault `at` seconds after the start. `seed`: its process and details are drawn from it."""
 
     at: float
     kind: str

@@ -138,7 +138,7 @@ def prepare(stack: SlotStack, plan: Plan) -> None:
 def whole_run(
     janitor_runs: Sequence[JanitorRun], marks: Sequence[FaultMark], calm_from: float, grace: float
 ) -> WholeRun:
-    """What the run knows of faults and janitor. Another fault may act while one lasts, so starts take longer then."""
+    """The faults and janitor runs for the checks. Another fault may act while one lasts, so starts take longer then."""
     disturbances = [
         Disturbance(mark.at, min(mark.until + FAULT_LASTS, calm_from), mark.process)
         for mark in marks

@@ -1,4 +1,4 @@
-"""What a run has left, judged as `slotkeeper audit` does: its records, with what the run knows beyond them."""
+"""The checks of `slotkeeper audit` on the records of a run, with its own facts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(
     bounds: AuditBounds,
     process: str | None = None,
 ) -> tuple[WorkHistory, WholeRun]:
-    """The history of a run that has ended, of one process or of all, and what is known of it.
+    """The history of a run that has ended, of one process or of all, and the run's own facts.
 
     At least one message must have been sent.
     """

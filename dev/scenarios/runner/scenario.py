@@ -81,7 +81,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run starts, and where it writes.
+    """The stack and the engine of a run, and its folder.
 
     Args:
         folder: of report.json and the pages.
@@ -96,7 +96,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has found.
+    """The result of a run.
 
     Args:
         parameters: its options.

@@ -1,4 +1,4 @@
-"""What a run knows beyond the records of an account, and what the checks of `slotkeeper audit` find with it.
+"""The checks of `slotkeeper audit` with the facts that a run has beyond the records of an account.
 
 A run has sent all messages itself, and has the journal of the tables' writes: so no request is missing, and it is known
 when each slot was taken, confirmed and freed. Times are seconds since the epoch. Pure.
@@ -82,7 +82,7 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class WholeRun:
-    """What is known of a run that has ended, in which nothing else was sent.
+    """A run that has ended, in which nothing else was sent.
 
     Attributes:
         sendings: all messages.
@@ -91,7 +91,7 @@ class WholeRun:
         queued: the approximate number of messages on RequestQueue.
         disturbances: the faults that acted.
         disturbed: seconds for which a slot may be free while a request that fits is queued, after a fault.
-        janitor_runs: start and end of the complete ones; None if they are not known.
+        janitor_runs: start and end of the complete ones, as far as they are known.
         grace: seconds after which a janitor run frees the slot of an ended execution.
     """
 
@@ -101,7 +101,7 @@ class WholeRun:
     queued: int = 0
     disturbances: Sequence[Disturbance] = ()
     disturbed: float = 600.0
-    janitor_runs: Sequence[tuple[float, float]] | None = None
+    janitor_runs: Sequence[tuple[float, float]] = ()
     grace: float = 120.0
 
     @cached_property
@@ -144,12 +144,12 @@ def changes_of_limits(items: Sequence[Item]) -> list[OperatorAct]:
 
 
 def judge_run(history: WorkHistory, run: WholeRun) -> list[CheckResult]:
-    """The audit's checks, with what the run knows."""
+    """The audit's checks, with the facts of the run."""
     known = {"limit": _outside(history, run), "accounted": _wrong_run(history, run), "freed": _late(history, run)}
     if not history.lacks("Glue runs", "child executions"):
         known["once"] = without_success(history)
     results = {each.id: each for each in judge(history)} | {"free": _free(history, run)}
-    if run.janitor_runs is not None:
+    if run.janitor_runs:
         claim = "the slot of an ended execution is free after two janitor runs"
         results["freed"] = replace(results["freed"], claim=claim)
     return [_with(each, [*known.get(name, ())]) for name, each in results.items()]
@@ -164,7 +164,7 @@ def _with(result: CheckResult, more: list[str]) -> CheckResult:
 
 
 def _outside(history: WorkHistory, run: WholeRun) -> Iterator[str]:
-    """S1b: what ran while its execution held no confirmed slot."""
+    """S1b: the work that ran while its execution held no confirmed slot."""
     for work in history.work:
         start, end = work.certain(history.now)
         held = run.holdings.get(work.execution, ())
@@ -225,8 +225,8 @@ def without_success(history: WorkHistory) -> Iterator[str]:
 def _late(history: WorkHistory, run: WholeRun) -> Iterator[str]:
     """S4: each slot was freed in time, and none is held at the end.
 
-    If the janitor's runs are known, they count instead of time, which a slow machine needs: after the grace time at
-    most one complete run leaves the slot, and the next one frees it.
+    The janitor's runs count instead of time, since the machine may be slow: after the grace time at most one complete
+    run leaves the slot, and the next one frees it.
     """
     for execution, holdings in run.holdings.items():
         attempt = history.by_execution.get(execution)
@@ -238,12 +238,9 @@ def _late(history: WorkHistory, run: WholeRun) -> Iterator[str]:
                 continue
             else:  # the janitor or an operator may have adopted it later
                 dead = max(holding.taken, since)
-            late = min(holding.freed, history.now) - dead
-            runs = [each for each in run.janitor_runs or () if dead + run.grace <= each[0] and each[1] < holding.freed]
-            if run.janitor_runs is not None and len(runs) > 1:
+            runs = [each for each in run.janitor_runs if dead + run.grace <= each[0] and each[1] < holding.freed]
+            if len(runs) > 1:
                 yield f"{execution} ended at {iso(dead)}, its slot was free after {len(runs)} complete janitor runs"
-            if run.janitor_runs is None and late > history.bounds.dead_holder:
-                yield f"{execution} ended at {iso(dead)}, its slot was free {duration(late)} later"
     for name, process in history.processes.items():
         yield from (f"{name}: {execution} holds a slot at the end" for execution in process.holders)
 

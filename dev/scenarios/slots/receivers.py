@@ -1,4 +1,4 @@
-"""What the deployed stack has published in a run: completion events, notifications, and the answers of callers.
+"""The publications of the deployed stack in a run: completion events, notifications, and the answers of callers.
 
 A queue receives each event of a request and each notification. A caller is an execution of a state machine, which sends
 one request with the token of its task, and ends as it is answered: Step Functions accepts one answer.
@@ -45,12 +45,12 @@ class Answered:
 
 @dataclass(frozen=True)
 class Received:
-    """All that was received. Of a message that is no request, its id instead of `Attempt`.
+    """The events, notifications and answers of a run. Of a message that is no request, its id instead of `Attempt`.
 
     Attributes:
         events: with the status of the end.
         notified: the failures.
-        outputs: what the work of each execution returned, if it is a state machine.
+        outputs: of the work of each execution, if it is a state machine.
     """
 
     events: frozenset[tuple[Attempt | str, str]] = frozenset()

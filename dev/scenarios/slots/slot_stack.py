@@ -1,4 +1,4 @@
-"""The deployed stack in a run: what its users and operators do, the current numbers, and what is left at the end."""
+"""The deployed stack in a run: the acts of its users and operators, the current numbers, and the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ JANITOR_PERIOD = 2.0  # seconds, while no ring is delivered
 
 
 class SlotStack:
-    """Clients of one deployed stack, and what a run does with it.
+    """Clients of one deployed stack.
 
     Attributes:
         sent: the messages of producers.
@@ -175,7 +175,7 @@ class SlotStack:
         return {each["Key"] for page in listed for each in page.get("Contents", [])}
 
     def child_outputs(self, history: WorkHistory) -> dict[str, Any]:
-        """What each child execution returned, by the name of its execution."""
+        """The output of each child execution, by the name of its execution."""
         describe, prefix = self.stepfunctions.describe_execution, MACHINE.replace(":stateMachine:", ":execution:")
         names = [each.execution for each in history.work if each.succeeded]
         return {name: json.loads(describe(executionArn=f"{prefix}:{name}")["output"]) for name in names}

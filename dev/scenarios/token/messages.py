@@ -21,36 +21,39 @@ TIMEOUT = 300.0
 
 
 @dataclass(frozen=True)
-class Message:
-    """One message. Each has its own text, by which the API's log identifies it."""
-
-    number: int  # from 1
-
-    @property
-    def message_id(self) -> str:
-        return f"m{self.number:05d}"
-
-    @property
-    def text(self) -> str:
-        return f"Where is order {self.number}?"
-
-
-@dataclass(frozen=True)
 class Delivery:
     """A message and its request, by its sender's clock (epoch seconds).
 
     Args:
+        number: of the message, from 1.
         status: None without an answer.
         code: the error's code, or the reason why there is no answer.
         answer: the bot's answer. None if it refused the message.
     """
 
-    message: Message
+    number: int
     sent: float
     ended: float
     status: int | None
     code: str | None = None
     answer: str | None = None
+
+    @property
+    def message_id(self) -> str:
+        return id_of(self.number)
+
+    @property
+    def text(self) -> str:
+        return text_of(self.number)
+
+
+def id_of(number: int) -> str:
+    return f"m{number:05d}"
+
+
+def text_of(number: int) -> str:
+    """The text of a message. Each has its own, by which the API's log identifies it."""
+    return f"Where is order {number}?"
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,18 @@ class ChatbotClient:
         with contextlib.suppress(OSError, http.client.HTTPException):  # a real fault shows in the messages
             post(self.url, b"{}", {"Content-Type": "application/json"}, TIMEOUT)
 
-    def deliver(self, message: Message) -> Delivery:
-        """Send it once. Each message is a conversation of its own."""
-        content = {"message_id": message.message_id, "text": message.text, "conversation": message.message_id}
+    def deliver(self, number: int) -> Delivery:
+        """Send a message once. Each is a conversation of its own."""
+        name = id_of(number)
+        content = {"message_id": name, "text": text_of(number), "conversation": name}
         body, sent = json.dumps(content).encode(), time.time()
         try:
             status, text = post(self.url, body, signed(self.key, int(sent), body), TIMEOUT)
             answer = dict(json.loads(text))
         except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
-            return Delivery(message, sent, time.time(), None, type(error).__name__)
+            return Delivery(number, sent, time.time(), None, type(error).__name__)
         code = answer.get("code") or answer.get("message")
-        return Delivery(message, sent, time.time(), status, code, answer.get("answer") if status == 200 else None)
+        return Delivery(number, sent, time.time(), status, code, answer.get("answer") if status == 200 else None)
 
 
 class Rounds:
@@ -96,12 +100,11 @@ class Rounds:
         messages: int,
         senders: int,
         invalidations: int,
-        deliver: Callable[[Message], Delivery],
+        deliver: Callable[[int], Delivery],
         invalidate: Callable[[], float | None],
     ) -> None:
         count = invalidations + 1
-        numbers = [range(i * messages // count + 1, (i + 1) * messages // count + 1) for i in range(count)]
-        self._rounds = [[Message(number) for number in some] for some in numbers]
+        self._rounds = [range(i * messages // count + 1, (i + 1) * messages // count + 1) for i in range(count)]
         self._senders = senders
         self._deliver = deliver
         self._invalidate = invalidate
@@ -121,7 +124,7 @@ class Rounds:
     def deliveries(self) -> list[Delivery]:
         """Those that have ended, by message number."""
         done = [future.result() for future in list(self.sent) if future.done() and not future.cancelled()]
-        return sorted(done, key=lambda delivery: delivery.message.number)
+        return sorted(done, key=lambda delivery: delivery.number)
 
     def _send(self) -> None:
         with ThreadPoolExecutor(self._senders) as pool:
@@ -136,7 +139,7 @@ class Rounds:
                     self.invalidations += self._invalidate() is not None
                 wait([*first, *self._start(pool, messages[half:])])
 
-    def _start(self, pool: ThreadPoolExecutor, messages: Sequence[Message]) -> list[Future[Delivery]]:
+    def _start(self, pool: ThreadPoolExecutor, messages: Sequence[int]) -> list[Future[Delivery]]:
         started = [pool.submit(self._deliver, message) for message in messages]
         self.sent += started
         return started

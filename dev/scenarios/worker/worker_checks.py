@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dev.emulator.downstream import Call
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, since
+from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_GROWTH, PROBE_JITTER
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import weighted_steps
 
-from . import worker_outage
-from .worker_mix import KINDS, limit
+from .worker_mix import KINDS, POLICY, limit
 from .worker_records import End, Records, RequestOutcome, request_outcomes
 
 CALLS = {  # by their answer
@@ -26,6 +27,7 @@ CALLS = {  # by their answer
     "404": "404, no such input",
     "None": "not ended",
 }
+FEW_CALLS = "the downstream is hardly called while it is down"
 # With fewer than this many requests per caller, a run does not show that all callers are used.
 LARGE_ENOUGH = 10
 FINAL = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED"}  # in the ledger
@@ -62,7 +64,7 @@ class Evidence:
     @property
     def end(self) -> float:
         """The last instant in the records."""
-        calls = [call.ended or call.began for call in self.records.calls]
+        calls = [ended(call) for call in self.records.calls]
         ends = [manifest.at for manifest in self.records.manifests] + [message.sent for message in self.records.dead]
         return max(calls + ends + [each.sent for each in self.outcomes])
 
@@ -71,6 +73,23 @@ class Evidence:
         """A caller counts from its request to its answer, or until it closes the connection."""
         calls = [(call.began, self.end if call.ended is None else call.ended) for call in self.records.calls]
         return max((callers for _, callers in weighted_steps((each, 1) for each in calls)), default=0)
+
+    @property
+    def in_outage(self) -> list[Call]:
+        """The calls that began in the outage."""
+        outage = self.records.outage
+        return [call for call in self.records.calls if outage and outage.begins <= call.began < outage.ends]
+
+    @property
+    def after_outage(self) -> list[Call]:
+        """The calls that began after it, without those of requests that cannot succeed."""
+        outage, calls = self.records.outage, self.records.calls
+        return [call for call in calls if outage and call.began >= outage.ends and call.answer != "404"]
+
+
+def ended(call: Call) -> float:
+    """When a call ended; its beginning while it lasts."""
+    return call.began if call.ended is None else call.ended
 
 
 def tally(values: Iterable[Any]) -> dict[str, int]:
@@ -84,7 +103,7 @@ def build(parameters: Parameters, records: Records) -> Outcome:
     evidence = Evidence(parameters, records, *request_outcomes(records))
     outcomes, end = evidence.outcomes, evidence.end
     origin = min(each.sent for each in outcomes)
-    checks = [judge(evidence) for judge in CHECKS]
+    checks = [judge(evidence) for judge in (*CHECKS, *(OUTAGE_CHECKS if records.outage else ()))]
     figures: dict[str, Any] = {str(each): sum(outcome.end is each for outcome in outcomes) for each in End}
     for kind in KINDS:
         some = [each for each in outcomes if each.request.kind == kind]
@@ -92,9 +111,11 @@ def build(parameters: Parameters, records: Records) -> Outcome:
         figures[f"{kind}, by attempts"] = {f"in {n}": count for n, count in tally(e.attempts for e in some).items()}
     figures["calls by their answer"] = tally(CALLS.get(str(call.answer), call.answer) for call in records.calls)
     figures["most concurrent callers"] = f"{evidence.most_callers} of {parameters.workers}"
-    if records.outage:
-        checks += worker_outage.checks(records.outage)
-        figures |= worker_outage.figures(records.outage, origin, end)
+    if outage := records.outage:
+        figures["outage"] = f"from {since(outage.begins, origin)} to {since(outage.ends, origin)} s"
+        figures["calls in the outage"] = len(evidence.in_outage)
+        first = min((ended(each) for each in evidence.after_outage if each.answer == "200"), default=None)
+        figures["first success after it"] = since(first, outage.ends)
     figures["total time"] = since(end, origin)
     return Outcome(parameters, origin, checks, figures)
 
@@ -193,3 +214,46 @@ CHECKS = (
     never_above,
     nothing_left,
 )
+
+
+def few_calls(run: Evidence) -> CheckResult:
+    """At most the calls that open the breaker, and one for each time that a probe is due.
+
+    The threshold of consecutive failures opens it. At that time at most callers - 1 others are under way, and between
+    the last success and its report each other caller may have begun one call. A call from before the outage that
+    succeeds in it begins the series again.
+    """
+    outage, breaker = run.records.outage, POLICY["downstream"]["breaker"]
+    if outage is None:
+        return check(FEW_CALLS, None, "no outage")
+    late = [
+        each
+        for each in run.records.calls
+        if each.began < outage.begins <= ended(each) < outage.ends and each.answer == "200"
+    ]
+    until_open = breaker["failure_threshold"] + 2 * (run.parameters.workers - 1)
+    allowed, passed, failed = until_open * (1 + len(late)), 0.0, 0
+    while (passed := passed + least_wait(breaker["recovery_seconds"], failed)) < outage.ends - outage.begins:
+        allowed, failed = allowed + 1, failed + 1
+    made = len(run.in_outage)
+    finding = f"{counted(made, 'call')} in {outage.ends - outage.begins:.0f} s, {allowed} allowed"
+    return check(FEW_CALLS, made <= allowed if made else None, finding)
+
+
+def least_wait(recovery: float, failed_probes: int) -> float:
+    """The shortest wait for the next probe, in seconds."""
+    return (1 - PROBE_JITTER) * recovery * min(1.0, FIRST_PROBE * PROBE_GROWTH**failed_probes)
+
+
+def recovery_found(run: Evidence) -> CheckResult:
+    """The first probe of a request that can succeed succeeds."""
+    name = "the first probe after the outage succeeds"
+    if run.records.outage is None or not run.after_outage:
+        return check(name, False, "no call after the outage")
+    first = run.after_outage[0]
+    return check(
+        name, first.answer == "200", f"{first.answer}, {ended(first) - run.records.outage.ends:.1f} s after it"
+    )
+
+
+OUTAGE_CHECKS = (few_calls, recovery_found)

@@ -21,7 +21,6 @@ from dev.scenarios.runner.scenario import Run, Scenario, send_all
 from . import worker_mix, worker_records
 from .worker_checks import Parameters
 from .worker_mix import Request
-from .worker_outage import OutageRecord, Settings
 from .worker_records import Records, SentRequest
 
 SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
@@ -55,7 +54,7 @@ def scenario(parameters: Parameters) -> Scenario:
 
 
 def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing | None = None) -> Records:
-    """Send the requests, and wait until each has ended; what they have left. Raises Stalled and CannotContinue.
+    """Send the requests, and wait until each has ended; return the records. Raises Stalled and CannotContinue.
 
     `timing`: of an outage, if there is one.
     """
@@ -83,17 +82,7 @@ def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing 
         watch(run.console, progress, "Slotkeeper: the worker")
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
-    if outage:
-        breaker = worker_mix.POLICY["downstream"]["breaker"]
-        record = OutageRecord(
-            outage,
-            Settings(breaker["failure_threshold"], breaker["recovery_seconds"], parameters.workers),
-            records.calls,
-            worker_records.read_retried(aws.state_dir / "engine.log"),
-            {request.key: request.request_id for request in requests},
-        )
-        records = replace(records, outage=record)
-    return records
+    return replace(records, outage=outage)
 
 
 @dataclass

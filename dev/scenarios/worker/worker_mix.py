@@ -45,9 +45,8 @@ POLICY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Poison:
-    """A permanent failure, and the expected content of its dead letter. `reason`: a part of it."""
+    """The expected content of a dead letter. `reason`: a part of it."""
 
-    what: str
     code: str
     reason: str
 
@@ -136,12 +135,12 @@ def _poisoned(number: int, request_id: str, lines: Sequence[str], seconds: float
     body, no_field = _body(request_id, payload), _body(request_id, payload | {"split_by": NO_FIELD})
     no_id, text = json.dumps({"payload": payload}), f"split {key} by {SPLIT_BY}, please"
     kinds: tuple[tuple[Poison, str, bytes | None, tuple[Step, ...]], ...] = (
-        (Poison("the input is missing", "Poison", "does not exist. Upload it"), body, None, call),
-        (Poison(f"line {line} is not JSON", "Poison", f"line {line} is not JSON"), body, broken, call),
-        (Poison("no such field", "Poison", f"has no field {NO_FIELD!r}"), no_field, whole, call),
-        (Poison("the payload lacks a field", "Poison", "split_by"), _body(request_id, {"input_key": key}), whole, ()),
-        (Poison("the body is not JSON", "InvalidMessage", "JSON"), text, whole, ()),
-        (Poison("the body has no request id", "InvalidMessage", "request_id"), no_id, whole, ()),
+        (Poison("Poison", "does not exist. Upload it"), body, None, call),
+        (Poison("Poison", f"line {line} is not JSON"), body, broken, call),
+        (Poison("Poison", f"has no field {NO_FIELD!r}"), no_field, whole, call),
+        (Poison("Poison", "split_by"), _body(request_id, {"input_key": key}), whole, ()),
+        (Poison("InvalidMessage", "JSON"), text, whole, ()),
+        (Poison("InvalidMessage", "request_id"), no_id, whole, ()),
     )
     poison, body, input_, steps = kinds[number % len(kinds)]
     return Request(request_id, "poison", key, body, input_, steps, poison=poison)

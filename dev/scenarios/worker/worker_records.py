@@ -6,18 +6,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from dev.emulator.downstream import Call
+from dev.emulator.downstream import Call, Outage
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 
 from .worker_mix import Request
-from .worker_outage import REFUSALS, OutageRecord, Retried
 
 PUBLISHED = "work/published/"
+REFUSALS = ("503", "dropped")  # the answers in an outage
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Records:
     dead: Sequence[DeadLetter]
     manifests: Sequence[Manifest]
     left: Mapping[str, int]  # entries at the end in the queue, the schedule group and its dead-letter queue
-    outage: OutageRecord | None = None
+    outage: Outage | None = None
 
 
 def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
@@ -54,17 +52,6 @@ def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
         for entry in page.get("Contents", []):
             manifest = json.loads(s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read())
             found.append(Manifest(manifest["request_id"], manifest["attempt"], entry["LastModified"].timestamp()))
-    return found
-
-
-def read_retried(log: Path) -> list[Retried]:
-    """The failed attempts with a next one, by the log lines of the functions."""
-    found = []
-    for line in log.read_text(errors="replace").splitlines():
-        if line.startswith("{") and '"The attempt failed; scheduled the next one"' in line:
-            entry = json.loads(line)
-            at = datetime.strptime(entry["timestamp"], "%Y-%m-%d %H:%M:%S,%f%z").timestamp()
-            found.append(Retried(entry["request_id"], at, entry["counted"]))
     return found
 
 
