@@ -51,7 +51,7 @@ def test_next_to_a_running_request_one_is_skipped_and_one_is_too_late(
     late = stack.send(process, "late", start_before=deadline)  # behind another, in a full process
     row = stack.wait_for_end(process, late, "TOO_LATE")
     assert row.ended is not None
-    assert 0 <= row.ended - datetime.fromisoformat(deadline).timestamp() < 60
+    assert row.ended >= datetime.fromisoformat(deadline).timestamp()
 
     assert stack.queued(process) == [first]
     stack.end(process, "running", "first")
