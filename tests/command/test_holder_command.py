@@ -61,7 +61,7 @@ REFUSED = {
     ),
     "its Glue run runs": (
         _with_a_run,
-        ("Glue run jr_0 of job sample-job has not ended.",),
+        ("its Glue run jr_0 has not ended.",),
     ),
     "its execution has just ended": (
         _stopped_just_now,

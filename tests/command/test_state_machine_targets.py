@@ -140,7 +140,7 @@ def test_release_is_refused_while_the_child_runs_and_within_its_settle_time(
     arn = operator.run_child(name, machine)
     operator.stop_long_ago(name)
     reason = operator.refuses("holder", "release", name)
-    assert f"its child execution {arn} is RUNNING. What ends it, and when its slot" in reason
+    assert f"its child execution {arn} has not ended. What ends it, and when its slot" in reason
 
     operator.stop(name, machine)
     reason = operator.refuses("holder", "release", name)
@@ -152,7 +152,7 @@ def test_release_needs_one_check_of_a_closed_child_and_two_of_an_absent_one(oper
     name = operator.hold("a", "loads", input={})
     operator.stop_long_ago(name)
     checked = operator.run("holder", "release", name, "--json").json["checked"]
-    assert checked[1:] == [f"no child execution of it (check {n} of 2, state machine {machine})" for n in (1, 2)]
+    assert checked[1:] == [f"no live child execution of it (check {n} of 2, state machine {machine})" for n in (1, 2)]
 
     again = operator.hold("b", "loads", input={})
     arn = operator.run_child(again, machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -15,11 +16,11 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import STATE_MACHINE, kind_of
-from slotkeeper.slots.work import NoSuchJob
+from slotkeeper.slots.work import NoSuchJob, WorkCheck
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import count, duration, local_time
+from slotkeeper_cli.formatting import duration, local_time
 from slotkeeper_cli.holders import (
     check_gap_seconds,
     grace_seconds,
@@ -166,56 +167,41 @@ def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: floa
 
 
 def _work_alive(context: CommandContext, control: SlotControl, process: Process, name: str, checked: list[str]) -> str:
-    """Why the work of a dead workflow may be alive; empty if it is not."""
+    """Why the work of a dead workflow may be alive; empty if it is not. These are the janitor's two checks."""
     gap = check_gap_seconds(context.stack.parameters)
     target = target_of(process, process.holders[name])
-    check = _check_child if kind_of(target) is STATE_MACHINE else _check_glue
+    noun = kind_of(target).work_noun
     # Work that was being started when the workflow ended may show only at the second check.
     for number in (1, 2):
         try:
-            alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+            found = _check(context, control, process, name)
         except ClientError as error:
             if not is_denied(error):
                 raise
-            checked.append(f"you may not read its {kind_of(target).work_noun}: {error}")
-            return f"you may not read whether its {kind_of(target).work_noun} of {target_text(target)} has ended"
-        if alive is not None:
-            return alive
+            checked.append(f"you may not read its {noun}: {error}")
+            return f"you may not read whether its {noun} of {target_text(target)} has ended"
+        if found.running:
+            checked.append(f"its {noun} has not ended: {', '.join(found.running)}")
+            return f"its {noun} {', '.join(found.running)} has not ended"
+        if found.newest and found.is_final:
+            checked.append(f"its {noun} is {found.newest.status}: {found.newest.id}")
+            left = found.newest.settles_at(process.settle_seconds) - time.time()
+            return f"its {noun} was {found.newest.status}; its settle time ends in {duration(left)}" if left > 0 else ""
+        checked.append(f"no live {noun} of it (check {number} of 2, {target_text(target)})")
         if number == 1:
-            context.out.note(f"No live {kind_of(target).work_noun} of it. The second check follows in {gap} s.")
+            context.out.note(f"No live {noun} of it. The second check follows in {gap} s.")
             time.sleep(gap)
     return ""
 
 
-def _check_glue(
-    _: CommandContext, control: SlotControl, process: Process, name: str, which: str, checked: list[str]
-) -> str | None:
-    """Why a Glue run may be alive, or "" if none can be; None if none shows."""
-    holder = process.holders[name]
-    job = target_of(process, holder)
-    try:
-        runs = control.glue.alive(job, name, holder.since)
-    except NoSuchJob:
-        checked.append(f"Glue job {job} does not exist")
-        return ""
-    if not runs:
-        checked.append(f"no live Glue run of it {which}")
-        return None
-    checked.append(f"{count(len(runs), 'live Glue run')} of it: {', '.join(runs)}")
-    return f"Glue run {', '.join(runs)} of job {job} has not ended"
-
-
-def _check_child(
-    context: CommandContext, control: SlotControl, process: Process, name: str, which: str, checked: list[str]
-) -> str | None:
-    """As _check_glue, for a child execution. A closed one proves that none runs: the workflow starts only one."""
-    target = target_of(process, process.holders[name])
-    child = control.children.describe(target, name, context.stack.execution_arn(name))
-    if child is None:
-        checked.append(f"no child execution of it {which}")
-        return None
-    checked.append(f"its child execution is {child.status}: {child.id}")
-    if not child.is_closed:
-        return f"its child execution {child.id} is {child.status}"
-    left = child.settles_at(process.settle_seconds) - time.time()
-    return f"its child execution was {child.status}; its settle time ends in {duration(left)}" if left > 0 else ""
+def _check(context: CommandContext, control: SlotControl, process: Process, name: str) -> WorkCheck:
+    """The work of a holder now, of all pages of Glue runs since its slot was reserved."""
+    now, holder = time.time(), process.holders[name]
+    target = target_of(process, holder)
+    if kind_of(target) is STATE_MACHINE:
+        return WorkCheck.child(now, control.children.describe(target, name, context.stack.execution_arn(name)))
+    search = control.glue.search_runs(target, now, [name])
+    with suppress(NoSuchJob):
+        while not search.covers(holder.since):
+            search.read_page()
+    return search.found(name)

@@ -201,20 +201,6 @@ class GlueRuns:
                 return None
         return search.found(execution)
 
-    def alive(self, job_name: str, execution: str, since: float) -> list[str]:
-        """Search for the ids of an execution's runs that have not ended.
-
-        Args:
-            since: when its slot was reserved, seconds since the epoch. The search ends at runs from before.
-
-        Raises:
-            NoSuchJob: the job does not exist.
-        """
-        search = self.search_runs(job_name, since)
-        while not search.covers(since):
-            search.read_page()
-        return list(search.alive.get(execution, ()))
-
     def stop(self, job_name: str, run_ids: Sequence[str]) -> None:
         """Request that Glue stops these runs. After a refusal, the next check finds the run alive and repeats this."""
         self._glue.batch_stop_job_run(JobName=job_name, JobRunIds=list(run_ids))
