@@ -122,7 +122,7 @@ def _caller(request_id: str, status: str, answer: object = None) -> Answered:
 @pytest.mark.parametrize(
     ("received", "finding"),
     [
-        (_received(), "2 ends, 1 notified failures, 1 answers"),
+        (_received(), "2 ends, 1 notified failures, 1 callers"),
         (_received(events=frozenset()), "without an event: a, attempt 1 (sample), b, attempt 1 (sample)"),
         (_received(notified=frozenset()), "failed without a notification: b, attempt 1 (sample)"),
         (_received(callers=[_caller("b", "RUNNING")]), "callers without an answer: b (RUNNING)"),

@@ -25,7 +25,6 @@ from .slot_requests import Request
 
 CALLER = Path(__file__).with_name("caller.asl.json")
 ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
-_RESTARTED = "States.ServiceRestart"  # of an execution that ran when the engine was restarted
 # State -> status of its event; the others are dead-lettered.
 _STATUSES = {"SUCCEEDED": "SUCCEEDED", "FAILED": "FAILED", "SKIPPED": "SKIPPED"}
 
@@ -34,12 +33,11 @@ Attempt = tuple[str, str, int]  # process, id and number
 
 @dataclass(frozen=True)
 class Answered:
-    """A caller: its message, and the answer or the error with which it has ended; RUNNING if it has neither."""
+    """A caller: its message, and the answer with which it has ended; RUNNING if it has none."""
 
     request_id: str
     sending: Sending
     status: str
-    error: str = ""
     answer: Any = None
 
 
@@ -119,7 +117,7 @@ class Receivers:
         name = execution_name(body["process"], body["request_id"], 1, caller_of(body["task_token"]))
         sending = Sending(name, scheduled["timestamp"].timestamp(), self._outcomes[body["request_id"]])
         answer = json.loads(described.get("output", "null"))
-        return Answered(body["request_id"], sending, described["status"], described.get("error", ""), answer)
+        return Answered(body["request_id"], sending, described["status"], answer)
 
 
 def _attempt(of: Mapping[str, Any]) -> Attempt:
@@ -155,8 +153,7 @@ def all_was_published(history: WorkHistory, refused: Sequence[RefusedMessage], r
             if _is_wrong(each, each.request_id in succeeded, received.outputs)
         ],
     }
-    answers = sum(each.error != _RESTARTED for each in received.callers)
-    finding = f"{len(ended)} ends, {len(received.notified)} notified failures, {answers} answers"
+    finding = f"{len(ended)} ends, {len(received.notified)} notified failures, {len(received.callers)} callers"
     return check_none("every end is published: event, notification, answer", problems, finding)
 
 

@@ -17,7 +17,7 @@ from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.intervals import weighted_steps
 
 from .worker_mix import KINDS, POLICY, limit
-from .worker_records import End, Records, RequestOutcome, request_outcomes
+from .worker_records import Records, RequestOutcome, request_outcomes
 
 CALLS = {  # by their answer
     "200": "answered",
@@ -30,7 +30,7 @@ CALLS = {  # by their answer
 FEW_CALLS = "the downstream is hardly called while it is down"
 # With fewer than this many requests per caller, a run does not show that all callers are used.
 LARGE_ENOUGH = 10
-FINAL = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED"}  # in the ledger
+FINAL = {"succeeded": "SUCCEEDED", "dead-lettered": "DEAD_LETTERED"}  # in the ledger
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def build(parameters: Parameters, records: Records) -> Outcome:
     outcomes, end = evidence.outcomes, evidence.end
     origin = min(each.sent for each in outcomes)
     checks = [judge(evidence) for judge in (*CHECKS, *(OUTAGE_CHECKS if records.outage else ()))]
-    figures: dict[str, Any] = {str(each): sum(outcome.end is each for outcome in outcomes) for each in End}
+    figures: dict[str, Any] = {"ended": tally(each.end for each in outcomes)}
     for kind in KINDS:
         some = [each for each in outcomes if each.request.kind == kind]
         figures[f"{kind} requests"] = tally(each.end for each in some)

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from dev.emulator.downstream import Call, Outage
@@ -55,17 +54,6 @@ def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------------- outcomes
-
-
-class End(StrEnum):
-    """Where a request ended, by S3 and the dead-letter queue."""
-
-    SUCCEEDED = "succeeded"
-    DEAD_LETTERED = "dead_lettered"
-    NOWHERE = "nowhere"
-
-
 @dataclass(frozen=True)
 class RequestOutcome:
     """A request with its records."""
@@ -82,10 +70,9 @@ class RequestOutcome:
         return self.request.request_id
 
     @property
-    def end(self) -> End:
-        if self.manifests:
-            return End.SUCCEEDED
-        return End.DEAD_LETTERED if self.dead else End.NOWHERE
+    def end(self) -> str:
+        """Where it has ended, by S3 and the dead-letter queue."""
+        return "succeeded" if self.manifests else "dead-lettered" if self.dead else "nowhere"
 
     @property
     def refused(self) -> int:
