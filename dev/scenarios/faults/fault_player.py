@@ -286,7 +286,7 @@ class FaultPlayer:
             return
         one = drawn.choice(chosen)
         if kind == "sent again":
-            self.stack.send(one.request)
+            self.stack.deliver(one.request)
         else:
             may_leave = replace(one, request=replace(one.request, leaves="CANCELLED"))
             self.stack.sent[self.stack.sent.index(one)] = may_leave

@@ -39,7 +39,7 @@ class SlotStack:
     """Clients of one deployed stack.
 
     Attributes:
-        sent: the messages of producers.
+        sent: the first message of each request of a producer.
     """
 
     def __init__(self, aws: EmbeddedAws, processes: Sequence[str] = (PROCESS,)) -> None:
@@ -75,6 +75,10 @@ class SlotStack:
             raise CannotContinue(f"process {MACHINE_PROCESS} exists already: remove it, so that this run can add it")
 
     def send(self, *requests: Request) -> None:
+        """Send them for the first time. Raises CannotContinue."""
+        self.sent += self.deliver(*requests)
+
+    def deliver(self, *requests: Request) -> list[SentRequest]:
         """Send them as a producer would. Raises CannotContinue.
 
         A call that is repeated after a lost answer has no effect, since every entry has its deduplication id.
@@ -88,7 +92,7 @@ class SlotStack:
             for request in requests
         }
         answers = send_all(self.sqs, self.outputs["RequestQueueUrl"], entries)
-        self.sent += [SentRequest(each, at, name) for each, (name, at) in zip(requests, answers, strict=True)]
+        return [SentRequest(each, at, name) for each, (name, at) in zip(requests, answers, strict=True)]
 
     def cancel(self, process: str, execution: str) -> bool:
         """Cancel a request as an operator does; False if it is not queued any more."""
