@@ -35,8 +35,8 @@ PARAMETERS = {
     "StarterConcurrency": "4",
     "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:work",
 }
-FULL, SMALL, WARM = Load(100, 5, 0.3), Load(6, 2, 0.1), Load(10, 5, 0.1)
-ROUNDS = 3
+WARM = Load(10, 5, 0.1)  # a round that is not counted: containers start in it
+FULL, SMALL = (WARM, *[Load(100, 5, 0.3)] * 3), (Load(6, 2, 0.1),)  # the rounds
 UNITS = {"starts a second": "", "hand-off, median": " s", "hand-off, p99": " s"}
 
 Measured = Mapping[str, Sequence[Mapping[str, float]]]  # design -> figures of each round
@@ -50,12 +50,12 @@ def main(small: bool) -> None:
     Writes build/bench/report.md, and build/bench/report.json with the figures of each round.
     """
     console = terminal()
-    load, rounds = (SMALL, 1) if small else (FULL, ROUNDS)
-    about = conditions(load, rounds)
+    rounds = SMALL if small else FULL
+    about = conditions(rounds)
     console.print(*(f"[dim]{name:8} {escape(text)}[/]" for name, text in about.items()), sep="\n", highlight=False)
     try:
         with alone(FOLDER, [REPORT, DATA]):
-            measured = measure(load, rounds, console)
+            measured = measure(rounds, console)
             (FOLDER / DATA).write_text(json.dumps({"about": about, "rounds": measured}, indent=2) + "\n")
             (FOLDER / REPORT).write_text(markdown(about, rows_of(measured)))
     except (CannotContinue, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
@@ -72,27 +72,26 @@ def main(small: bool) -> None:
     console.print(f"Written: {FOLDER}/{REPORT}, {FOLDER}/{DATA}", highlight=False)
 
 
-def measure(load: Load, rounds: int, console: Console) -> dict[str, list[dict[str, float]]]:
-    """The figures of each design by round. The designs take turns; a first round of each is not counted."""
+def measure(rounds: Sequence[Load], console: Console) -> dict[str, list[dict[str, float]]]:
+    """The figures of each design by round. The designs take turns."""
     run = Run(console)
     with engine(FOLDER / "engine", run, faults=True, lasting=True) as aws:
         with run.phase("deploy", "build and deploy"):
             aws.deploy(PARAMETERS)
-        return compared(aws, load, rounds, run)
+        return compared(aws, rounds, run)
 
 
-def compared(aws: EmbeddedAws, load: Load, rounds: int, run: Run) -> dict[str, list[dict[str, float]]]:
+def compared(aws: EmbeddedAws, rounds: Sequence[Load], run: Run) -> dict[str, list[dict[str, float]]]:
     """The same on a deployed stack."""
     work = Work(aws)
     designs = [design(aws, work) for design in DESIGNS]
     meter = Meter(aws, [each.machine for each in designs if each.machine])
     found: dict[str, list[dict[str, float]]] = {each.title: [] for each in designs}
-    for number in range(rounds + 1):
+    for number, load in enumerate(rounds):
         for index, design in enumerate(designs):
-            name = f"round {number}" if number else "first round, not counted"
-            with run.phase(f"{design.title} {number}", f"{design.title}, {name}"):
-                figures = meter.measure(design, f"design{index}-{number}", load if number else WARM)
-            if number:
+            with run.phase(f"{design.title} {number}", f"{design.title}, {load.requests} requests"):
+                figures = meter.measure(design, f"design{index}-{number}", load)
+            if load is not WARM:
                 found[design.title].append(figures.as_dict())
     return found
 
@@ -121,11 +120,11 @@ def markdown(about: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(["# Measurements", "", *(f"- {name}: {text}" for name, text in about.items()), "", *table, ""])
 
 
-def conditions(load: Load, rounds: int) -> dict[str, str]:
+def conditions(rounds: Sequence[Load]) -> dict[str, str]:
     """The load, the machine, the versions and the date, with the average number of busy processes."""
-    packages = ("boto3", "ministack")
+    packages, load, counted = ("boto3", "ministack"), rounds[-1], sum(each is not WARM for each in rounds)
     return {
-        "load": f"{load.requests} requests, {load.slots} slots, {load.seconds:g} s of work, {rounds} rounds in turns",
+        "load": f"{load.requests} requests, {load.slots} slots, {load.seconds:g} s of work, rounds: {counted}",
         "machine": f"{platform.machine()}, {os.cpu_count()} processors, {os.getloadavg()[0]:.1f} busy processes",
         "versions": ", ".join(f"{name} {metadata.version(name)}" for name in packages)
         + f", Python {platform.python_version()}, {platform.system()} {platform.release()}",

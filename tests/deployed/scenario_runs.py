@@ -294,7 +294,7 @@ def test_make_work_shows_the_outcome_of_its_message(aws: EmbeddedAws, monkeypatc
 
 
 def test_the_benchmark_measures_every_design(aws: EmbeddedAws) -> None:
-    measured = benchmark.compared(aws, benchmark.SMALL, 1, run())
+    measured = benchmark.compared(aws, benchmark.SMALL, run())
     of = {title: rounds[0] for title, rounds in measured.items()}
     assert len(of) == 4
     # Each of six workflows takes and returns a slot, and four are refused at least once. The sample reads then.
