@@ -6,9 +6,8 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
@@ -20,7 +19,6 @@ from dev.scenarios.runner.scenario import Run, Scenario, send_all
 
 from . import worker_mix, worker_records
 from .worker_checks import Parameters
-from .worker_mix import Request
 from .worker_records import Records, SentRequest
 
 SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
@@ -71,89 +69,61 @@ def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing 
     begins = time.time() + (timing.before if timing else 0.0)
     outage = Outage(begins, begins + timing.outage, timing.answer) if timing else None
     downstream.follow({request.key: request.steps for request in requests}, outage)
-    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else SENT_WITHIN)
-    observer = Observer(aws, downstream)
+    sent: list[SentRequest] = []
 
     def progress(elapsed: float) -> Snapshot:
-        sender.send(elapsed)
-        return observer.progress(parameters.requests, parameters.workers, elapsed)
+        """Send the requests that are due, in their order and evenly; the current numbers."""
+        share = min(1.0, elapsed / (timing.sending if timing else SENT_WITHIN))
+        due = requests[len(sent) : max(1, math.ceil(share * len(requests)))]
+        entries = {each.request_id: {"MessageBody": each.body} for each in due}
+        answers = send_all(aws.client("sqs"), outputs["WorkQueueUrl"], entries)
+        sent.extend(SentRequest(request, at) for request, (_, at) in zip(due, answers, strict=True))
+        return current(aws, downstream, parameters, elapsed)
 
     with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
         watch(run.console, progress, "Slotkeeper: the worker")
     with run.phase("collect", "collect the records"):
-        records = observer.collect(sender.sent)
-    return replace(records, outage=outage)
+        return replace(collect(aws, downstream, sent), outage=outage)
 
 
-@dataclass
-class Sender:
-    """Sends the requests in their order, evenly in so many seconds."""
+def current(aws: EmbeddedAws, downstream: Downstream, parameters: Parameters, elapsed: float) -> Snapshot:
+    """The current numbers.
 
-    sqs: Any
-    queue_url: str
-    requests: Sequence[Request]
-    seconds: float
-    sent: list[SentRequest] = field(default_factory=list)
+    The queue is read first: a request that proceeds between two reads is counted twice and never missed, so the run
+    does not seem to have ended. A message is in flight until the worker deletes it, also after its request has ended.
+    """
+    sqs, outputs = aws.client("sqs"), aws.outputs
+    depth = queue_reading.depth(sqs, outputs["WorkQueueUrl"])
+    rows = read_ledger(aws.client("dynamodb"), outputs["RequestLedgerTableName"])
+    calls = downstream.calls()
+    callers = sum(call.ended is None for call in calls)
+    succeeded = sum(row.status == "SUCCEEDED" for row in rows)
+    dead = queue_reading.total(sqs, outputs["WorkDeadLetterQueueUrl"])
+    done, total = succeeded + dead, parameters.requests
+    return Snapshot(
+        elapsed=elapsed,
+        ended=done >= total and not any((*depth.values(), callers)),
+        done=done,
+        total=total,
+        gauges={"callers": (callers, parameters.workers)},
+        counts={**depth, "succeeded": succeeded, "dead-lettered": dead},
+        details=counted(len(calls), "call"),
+    )
 
-    def send(self, elapsed: float) -> None:
-        """Send those that are due so many seconds after the start. Raises CannotContinue."""
-        count = max(1, math.ceil(min(1.0, elapsed / self.seconds) * len(self.requests)))
-        due = self.requests[len(self.sent) : count]
-        answers = send_all(self.sqs, self.queue_url, {each.request_id: {"MessageBody": each.body} for each in due})
-        self.sent += [SentRequest(request, at) for request, (_, at) in zip(due, answers, strict=True)]
 
-
-@dataclass
-class Observer:
-    """Reads the state of the run."""
-
-    aws: EmbeddedAws
-    downstream: Downstream
-
-    def progress(self, requests: int, limit: int, elapsed: float) -> Snapshot:
-        """The current numbers.
-
-        The queue is read first: a request that proceeds between two reads is counted twice and never missed, so the run
-        does not seem to have ended. A message is in flight until the worker deletes it, also after its request has
-        ended.
-        """
-        sqs, outputs = self.aws.client("sqs"), self.aws.outputs
-        depth = queue_reading.depth(sqs, outputs["WorkQueueUrl"])
-        rows = read_ledger(self.aws.client("dynamodb"), outputs["RequestLedgerTableName"])
-        calls = self.downstream.calls()
-        callers = sum(call.ended is None for call in calls)
-        succeeded = sum(row.status == "SUCCEEDED" for row in rows)
-        dead = queue_reading.total(sqs, outputs["WorkDeadLetterQueueUrl"])
-        left = (*depth.values(), callers)
-        return Snapshot(
-            elapsed=elapsed,
-            ended=succeeded + dead >= requests and not any(left),
-            done=succeeded + dead,
-            total=requests,
-            gauges={"callers": (callers, limit)},
-            counts={
-                "waiting": depth["visible"],
-                "in flight": depth["in flight"],
-                "delayed": depth["delayed"],
-                "succeeded": succeeded,
-                "dead-lettered": dead,
-            },
-            details=counted(len(calls), "call"),
-        )
-
-    def collect(self, sent: Sequence[SentRequest]) -> Records:
-        """All records. This empties the dead-letter queue."""
-        sqs, s3, outputs = self.aws.client("sqs"), self.aws.client("s3"), self.aws.outputs
-        scheduler, group = self.aws.client("scheduler"), outputs["RetryScheduleGroupName"]
-        return Records(
-            sent=sent,
-            calls=self.downstream.calls(),
-            rows=read_ledger(self.aws.client("dynamodb"), outputs["RequestLedgerTableName"]),
-            dead=drain_dead_letters(sqs, outputs["WorkDeadLetterQueueUrl"]),
-            manifests=worker_records.read_manifests(s3, outputs["DataBucketName"]),
-            left={
-                "messages": queue_reading.total(sqs, outputs["WorkQueueUrl"]),
-                "schedules": len(scheduler.list_schedules(GroupName=group)["Schedules"]),
-                "undelivered schedules": queue_reading.total(sqs, outputs["RetryScheduleDeadLetterQueueUrl"]),
-            },
-        )
+def collect(aws: EmbeddedAws, downstream: Downstream, sent: Sequence[SentRequest]) -> Records:
+    """All records. This empties the dead-letter queue."""
+    sqs, outputs = aws.client("sqs"), aws.outputs
+    schedules = aws.client("scheduler").list_schedules(GroupName=outputs["RetryScheduleGroupName"])["Schedules"]
+    return Records(
+        sent=sent,
+        calls=downstream.calls(),
+        rows=read_ledger(aws.client("dynamodb"), outputs["RequestLedgerTableName"]),
+        dead=drain_dead_letters(sqs, outputs["WorkDeadLetterQueueUrl"]),
+        manifests=worker_records.read_manifests(aws.client("s3"), outputs["DataBucketName"]),
+        left={
+            "messages": queue_reading.total(sqs, outputs["WorkQueueUrl"]),
+            "schedules": len(schedules),
+            "undelivered schedules": queue_reading.total(sqs, outputs["RetryScheduleDeadLetterQueueUrl"]),
+        },
+    )
