@@ -7,7 +7,6 @@ drive has ended stops at its next step.
 import contextvars
 import json
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,24 +18,11 @@ lock = threading.RLock()
 current: contextvars.ContextVar["Drive | None"] = contextvars.ContextVar("current_drive", default=None)
 state_name: contextvars.ContextVar[str] = contextvars.ContextVar("state_name", default="")
 previous_event: contextvars.ContextVar[int] = contextvars.ContextVar("previous_event", default=0)
-branch: contextvars.ContextVar["Branch | None"] = contextvars.ContextVar("branch", default=None)
 _latest: dict[str, "Drive"] = {}
 
 
 class Ending(Exception):
     """The execution of this thread was closed: end without Retry, Catch or another state."""
-
-
-@dataclass
-class Branch:
-    """The branches of a Parallel state, or the iterations of a Map: the first failure of one stops the others."""
-
-    outer: "Branch | None"
-    failure: Exception | None = None
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.failure is not None or (self.outer is not None and self.outer.is_stopped)
 
 
 @dataclass
@@ -56,32 +42,15 @@ class Drive:
             raise Ending
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises Ending as soon as the execution is closed, and soon after the branch was stopped."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and branch.get() is not None:
-            self.closed.wait(min(left, POLL_SECONDS))
-            check()
-        if self.closed.wait(max(0.0, left)):
+        """Sleep. Raises Ending as soon as the execution is closed."""
+        if self.closed.wait(max(0.0, seconds)):
             raise Ending
 
 
 def check() -> None:
-    """Raise Ending in a thread whose drive has ended, or whose branch was stopped."""
-    if has_ended():
-        raise Ending
-
-
-def has_ended() -> bool:
-    """Whether the drive of this thread has ended, or its branch was stopped."""
-    drive, own = current.get(), branch.get()
-    return (drive is not None and drive.closed.is_set()) or (own is not None and own.is_stopped)
-
-
-def is_aborted() -> bool:
-    """Whether the task of this thread was aborted: its execution by StopExecution, or its branch by another one."""
-    drive, own = current.get(), branch.get()
-    stopped = drive is not None and drive.closed.is_set() and drive.execution["status"] == "ABORTED"
-    return stopped or (own is not None and own.is_stopped)
+    """Raise Ending in a thread whose drive has ended."""
+    if drive := current.get():
+        drive.check()
 
 
 def note_parameters(given: Any) -> None:

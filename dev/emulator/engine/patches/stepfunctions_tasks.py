@@ -1,4 +1,4 @@
-"""Tasks of Step Functions: retries, timeouts, limits, and the branches that a failure stops."""
+"""Tasks of Step Functions: retries, timeouts and limits."""
 
 import contextvars
 import json
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.drives import Branch, Ending
-from dev.emulator.engine.emulator import patch, put, setting, wrap
+from dev.emulator.engine.drives import Ending
+from dev.emulator.engine.emulator import patch, put, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("abandoned", default=None)
@@ -95,8 +95,8 @@ def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> Non
     while is_running():
         if timed_out is not None and timed_out.is_set():
             raise Ending  # the task timed out, so this thread's result is not used
-        if drive is not None and drives.has_ended():
-            if drives.is_aborted() and drive.execution["name"] not in leave_running:
+        if drive is not None and drive.closed.is_set():
+            if drive.execution["status"] == "ABORTED" and drive.execution["name"] not in leave_running:
                 stop()
             raise Ending
         time.sleep(drives.POLL_SECONDS)
@@ -119,40 +119,3 @@ def _find_matching_retrier(
         return retrier, index
     drive.wait(_delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
     return {**retrier, "IntervalSeconds": 0}, index  # already waited: MiniStack's own wait is at most 60 s
-
-
-@patch
-def stepfunctions_branches() -> None:
-    """The first failure in a Map or a Parallel state stops the other iterations or branches.
-
-    AWS: "Map workflow state" and "Parallel workflow state": after an unhandled error in one, the whole state has
-    failed, and the others are stopped. "Discover service integration patterns in Step Functions" (Run a Job): their
-    tasks are aborted, so Step Functions makes a best-effort attempt to cancel their jobs. The state's error is that of
-    the failure.
-    MiniStack waits until all have ended.
-    """
-    wrap(sfn, "_run_map_items", _run_all)
-    wrap(sfn, "_run_parallel_branches", _run_all)
-    wrap(sfn, "_run_sub_machine", _run_one)
-
-
-def _run_all(original: Callable[..., Any], *arguments: Any) -> Any:
-    with setting(drives.branch, Branch(drives.branch.get())):
-        return original(*arguments)  # its threads copy this context
-
-
-def _run_one(original: Callable[..., Any], *arguments: Any) -> Any:
-    branch = drives.branch.get()
-    if branch is None:
-        return original(*arguments)
-    try:
-        drives.check()
-        return original(*arguments)
-    except sfn._ExecutionError as error:
-        with drives.lock:
-            branch.failure = branch.failure or error
-        raise
-    except Ending:
-        if branch.failure is None:  # the execution was closed, or an outer state has failed
-            raise
-        raise branch.failure from None

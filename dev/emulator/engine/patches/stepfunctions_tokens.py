@@ -49,7 +49,7 @@ def _with_new_token(original: Callable[..., Any], state: Any, given: Any, contex
 def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any]) -> Any:
     drive = drives.current.get()
     task: dict[str, Any] = {"event": threading.Event(), "result": None, "error": None, "heartbeat": None}
-    task |= {"drive": drive, "branch": drives.branch.get(), "closed": False}
+    task |= {"drive": drive, "closed": False}
     sfn._task_tokens[token] = task
     began = time.monotonic()
     try:
@@ -96,9 +96,9 @@ def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
         return refused("InvalidToken", "Invalid Token: 'Invalid token'")
     if output is not None and not _is_json(output):
         return refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
-    drive, branch = task.get("drive"), task.get("branch")
+    drive = task.get("drive")
     with _lock:
-        has_ended = (drive is not None and drive.closed.is_set()) or (branch is not None and branch.is_stopped)
+        has_ended = drive is not None and drive.closed.is_set()
         if task.get("closed") or task["event"].is_set() or has_ended:
             return refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
         task["beat"] = time.monotonic()
