@@ -23,7 +23,7 @@ from dev.emulator.deployment import SAM, STACK_NAME, built
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_connection import LOCAL_FILE
-from tests.deployed.deployed_stack import JOB, DeployedStack, created, update
+from tests.deployed.deployed_stack import JOB, DeployedStack, update
 from tests.template.parsing import parsed, parsed_template
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
@@ -167,19 +167,6 @@ def test_the_slots_alone_admit_a_request(aws: EmbeddedAws) -> None:
     stack.end(process, "r")
     assert stack.wait_for_status(name, "SUCCEEDED")
     stack.wait_until_free(process)
-
-
-def test_a_customers_key_encrypts_the_workflow_until_it_is_removed(
-    aws: EmbeddedAws, slotkeeper: Callable[..., Any]
-) -> None:
-    (key,) = created(aws, "key", (ROOT / "docs" / "kms-key.yaml").read_text()).values()
-    own = {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": key, "kmsDataKeyReusePeriodSeconds": 300}
-    for given, expected in ((key, own), ("", {"type": "AWS_OWNED_KEY"})):
-        arn = update(aws, KmsKeyArn=given)["WorkflowArn"]
-        described = aws.client("stepfunctions").describe_state_machine(stateMachineArn=arn)
-        assert described["encryptionConfiguration"] == expected
-        levels = {one["check"]: one["level"] for one in json.loads(slotkeeper("doctor"))["checks"]}
-        assert levels["keys"] == "ok"
 
 
 def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..., Any]) -> None:

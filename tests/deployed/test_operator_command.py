@@ -109,35 +109,6 @@ def test_a_running_request_is_stopped_and_redriven(
     assert stack.row(process, name).state == "REDRIVEN"
 
 
-def test_equal_failures_are_one_group_that_is_redriven_and_discarded_once_they_are_published(
-    stack: DeployedStack, slotkeeper: Slotkeeper
-) -> None:
-    process = stack.process(limit=3)
-    of_process = ("--process", process)
-    names = [stack.send(process, each) for each in "abc"]
-    with stack.without_event_source("EndingQueue"):
-        stack.end(process, *"abc", how="fail")
-        for name in names:
-            stack.wait_for_status(name, "FAILED")
-        with pytest.raises(CommandRefused, match="its end is not published yet"):
-            slotkeeper("failed", "redrive", "a", *of_process)
-    for name in names:
-        stack.wait_for_end(process, name, "FAILED")
-    (group,) = slotkeeper("failed", "list", *of_process)["groups"]
-    assert (group["code"], group["reason"], group["requests"]) == ("States.TaskFailed", "failed by the test", 3)
-    assert len(slotkeeper("failed", "discard", names[2])["discarded"]) == 1
-    for each in "ab":
-        stack.close_gate(process, each)
-        stack.end(process, each)
-    redriven = slotkeeper("failed", "redrive", group["group"])["redriven"]
-    assert {each["execution"] for each in redriven} == set(names[:2])
-    assert slotkeeper("failed", "list", *of_process)["groups"] == []
-    for each in redriven:
-        stack.wait_for_end(process, each["next"], "SUCCEEDED")
-    assert [stack.row(process, name).state for name in names] == ["REDRIVEN", "REDRIVEN", "FAILED"]
-    assert stack.row(process, names[2]).body == ""
-
-
 # ------------------------------------------------------------------------------------------------- targets and leases
 
 _ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions

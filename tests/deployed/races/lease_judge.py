@@ -67,7 +67,6 @@ class LeaseFigures(NamedTuple):
     extensions: int
     lost_answers: int
     lost_leases: int
-    most_in_use: int
     most_in_blocks: int
 
 
@@ -78,7 +77,7 @@ class LeaseJudge:
 
     def __init__(self, histories: Iterable[LeaseHistory]) -> None:
         self.faults: list[str] = []
-        self.curve: list[tuple[int, int]] = []  # the sum of weights and the limit after each write
+        self._writes = 0
         self._last: Item | None = None
         self._histories = list(histories)
         self._leases = {lease.code: lease for history in self._histories for lease in history.leases}
@@ -98,8 +97,8 @@ class LeaseJudge:
             self._removals += sum(lease is not None and lease.released is not True for lease in gone)
             self._extensions += sum(old.holders.get(name, holder) != holder for name, holder in item.holders.items())
             breaches += wrong_step(old, item, writer=self._writer(old, item))
-        self.faults += [f"write {len(self.curve)}: {breach}" for breach in breaches]
-        self.curve.append((item.weight, item.limit))
+        self.faults += [f"write {self._writes}: {breach}" for breach in breaches]
+        self._writes += 1
         self._last = item
 
     def summary(self) -> str:
@@ -122,14 +121,13 @@ class LeaseJudge:
         if most > limit:
             self.faults.append(f"blocks of {most} ran at the same time within their leases, the limit {limit}")
         self.figures = LeaseFigures(
-            len(self.curve),
+            self._writes,
             len(self._leases),
             sum(history.refusals for history in self._histories),
             self._removals,
             self._extensions,
             sum(history.lost_answers for history in self._histories),
             sum(lease.released is False for lease in self._leases.values()),
-            max((in_use for in_use, _ in self.curve), default=0),
             most,
         )
 
