@@ -61,7 +61,7 @@ def sqs_handles() -> None:
     AWS: "Amazon SQS API Reference: DeleteMessage" (standard: with an older handle the request succeeds and may delete
     nothing), and re:Post "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The
     receipt handle has expired"). The recordings of ChangeMessageVisibility on standard queues are in
-    tests/facts/test_sqs.py.
+    tests/facts/sqs_facts.py.
     MiniStack deletes by a handle of a message that is visible again, and refuses an older handle as invalid.
     """
     wrap(sqs, "_collect_msgs", _collect)

@@ -43,7 +43,7 @@ def stepfunctions_drives() -> None:
     (TimeoutSeconds); "Accessing execution data from the Context object" (Execution.RedriveCount,
     Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which
     links the events of one iteration of a Map). A timeout has no cause, and that of an execution no error either:
-    recorded in tests/facts (test_stepfunctions.py, test_executions.py).
+    recorded in tests/facts (state_facts.py, execution_facts.py).
     In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and
     overwrites ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields, no
     previousEventId and no TaskTimedOut event.

@@ -20,7 +20,7 @@ def stepfunctions_jsonata() -> None:
 
     AWS: "Transforming data with JSONata" (JSONata 2.0.6). Whole doubles print as integers (recorded by LocalStack's
     snapshot tests of JSONata). MiniStack keeps the digits that $string of 2.0.6 rounds away, and whole numbers above
-    2^53. Its $parse('null') has no value, and its $range of one number is an array (tests/facts/test_jsonata.py).
+    2^53. Its $parse('null') has no value, and its $range of one number is an array (tests/facts/state_facts.py).
     """
     jsonata_values.apply()
     put(sfn, "_sfn_jsonata_parse", jsonata_values.parse)
@@ -42,7 +42,7 @@ def stepfunctions_expressions() -> None:
     """A cause names the failed expression, and each expression of an Assign sees the variables on entry to the state.
 
     AWS: a cause names the state, the event of its entry, the field and the expression: recorded in
-    tests/facts/test_stepfunctions.py. "Passing data between states with variables": every expression of an
+    tests/facts/state_facts.py. "Passing data between states with variables": every expression of an
     Assign sees the variables as they were on entry to the state.
     MiniStack gives only the end of such a cause, and assigns one variable after the other.
     """

@@ -64,7 +64,7 @@ def _answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict
 
 
 def _refusal_cause(message: str, service: str, status: int, code: str) -> str:
-    """The cause of an optimized task that its service has refused (tests/facts/test_stepfunctions.py)."""
+    """The cause of an optimized task that its service has refused (tests/facts/state_facts.py)."""
     about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
     return f"{message} {about}"
 
@@ -73,7 +73,7 @@ def _refusal_cause(message: str, service: str, status: int, code: str) -> str:
 def stepfunctions_optimized() -> None:
     """The optimized integration `sqs:sendMessage`: the names of its errors, and its result.
 
-    AWS: recorded in tests/facts/test_stepfunctions.py. An error has the name of the older Java SDK's exception,
+    AWS: recorded in tests/facts/state_facts.py. An error has the name of the older Java SDK's exception,
     and its cause the service, the status and the code; a result contains the metadata of the HTTP call.
     MiniStack names the errors SQS.<code>, and returns only the API's fields.
     """
@@ -114,7 +114,7 @@ def stepfunctions_children() -> None:
     task or an execution is not mentioned, so those children continue here); "Handling errors in Step Functions
     workflows" (States.TaskFailed). The cause of a failed task is the description of the child: keys sorted, dates as
     epoch milliseconds. Refusals are `StepFunctions.<code>Exception`. A start's answer contains that of the HTTP call:
-    recorded in tests/facts/test_stepfunctions.py.
+    recorded in tests/facts/state_facts.py.
     MiniStack runs a waiting task's child in the parent's thread, without status events, and it cannot be stopped alone.
     """
     put(sfn, "_invoke_nested_start_execution", _start_child)

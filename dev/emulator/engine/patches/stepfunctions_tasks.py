@@ -25,7 +25,7 @@ def stepfunctions_tasks() -> None:
     workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions), "Service quotas" (256 KiB),
     "Step Functions API Reference: TaskScheduledEventDetails" (parameters). The first of these pages states that
     States.ALL does not match States.DataLimitExceeded. It does in recorded executions
-    (tests/facts/test_jsonata.py), and here.
+    (tests/facts/state_facts.py), and here.
     MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, and has no
     limit. It also retries and calls after the execution was stopped.
     """

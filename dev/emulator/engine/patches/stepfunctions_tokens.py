@@ -28,7 +28,7 @@ def stepfunctions_tokens() -> None:
     InvalidOutput, TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output,
     error and cause); "Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too).
     Each attempt of a task has its own token, of several hundred characters of base64. The token is checked before the
-    output: recorded in tests/facts/test_waiting_tasks.py.
+    output: recorded in tests/facts/token_facts.py.
     MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits
     on after the execution was stopped, and answers TaskDoesNotExist for any other token.
     """
