@@ -168,6 +168,19 @@ def test_a_changed_source_is_deployed_before_the_call(aws: EmbeddedAws, monkeypa
     assert "make local-up failed. No function was called." in ended.stderr
 
 
+def test_a_function_that_does_not_start_shows_the_reason_with_its_type(aws: EmbeddedAws) -> None:
+    functions = aws.client("lambda")
+    (name,) = (
+        each["FunctionName"]
+        for each in functions.list_functions()["Functions"]
+        if "RetryReport" in each["FunctionName"]
+    )
+    functions.update_function_configuration(FunctionName=name, Environment={"Variables": {}})
+    ended = run("retry_report", "scheduled")
+    assert ended.exit_code == 1
+    assert "MissingSetting: the function's environment lacks " in ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,4 +1,7 @@
-"""The patches, grouped by what they are about. Each states the behavior of AWS that it adds, and the page.
+"""The patches, grouped by services. Each can be offered to MiniStack.
+
+Its docstring states the behavior of AWS that it adds and the page, what MiniStack does instead, and the row of
+tests/facts or the test that fails without it. Some only save time.
 
 SLOTKEEPER_ENGINE_WITHOUT names patches to leave out, by which a test shows what a patch is for.
 """

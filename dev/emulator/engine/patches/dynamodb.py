@@ -38,6 +38,7 @@ def dynamodb_writes() -> None:
     a conditional write checks and writes in one step, also with concurrent writers.
     MiniStack relies on its event loop for that, but a Step Functions task calls the same functions from its
     execution's thread, outside the loop: two conditional updates can then both see the old item.
+    Shown by the row f14_atomic_updates of tests/facts.
     """
     for name in OPERATIONS:
         replace(dynamodb, name, partial(locked, lock))
@@ -51,6 +52,7 @@ def dynamodb_values() -> None:
     its path. A later change of one path is a change of no other.
     MiniStack stores the value of a placeholder itself. Of two map entries that an update sets to one placeholder, a
     later update of one changes both.
+    Shown by the row one_placeholder_twice of tests/facts.
     """
     wrap(dynamodb, "_set_at_path", _set_at_path)
 

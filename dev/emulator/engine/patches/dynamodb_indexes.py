@@ -22,6 +22,8 @@ def dynamodb_index_pages() -> None:
     AWS: "Amazon DynamoDB Developer Guide: Local secondary indexes": an index has the order of its sort key. "Querying
     tables in DynamoDB": a query reads one page, up to its limit or 1 MB.
     MiniStack sorts all entries of the partition and evaluates the key condition on each of them, for every page.
+    Shown by tests/deployed/test_index_queries.py. As a change of MiniStack itself, `_index_item` would keep the members
+    of a partition sorted, and `_query` would cut its page out of them, without the variable that passes on the query.
     """
     wrap(dynamodb, "_query", _query)
     wrap(dynamodb, "_index_item", _index_item)

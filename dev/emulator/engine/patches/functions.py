@@ -189,6 +189,7 @@ def lambda_init_errors() -> None:
 
     AWS: "Lambda Developer Guide: AWS Lambda function errors in Python": errorType, errorMessage and stackTrace.
     MiniStack's has the exception's text alone, such as `'NAME'` if the environment lacks NAME.
+    Shown by tests/deployed/test_sample_events.py.
     """
     _replace_in_program(_INIT_ERROR, _INIT_ERROR.replace("str(e)", "traceback.format_exc()"))
 

@@ -26,6 +26,7 @@ def glue_jobs() -> None:
     properties) and "Glue API: Job runs" (GetJobRuns: MaxResults up to 200, NextToken, EntityNotFoundException).
     MiniStack ignores ExecutionProperty, from the API and from CloudFormation. It answers all runs in one page, oldest
     first, and an empty list for a job that does not exist.
+    Shown by the rows pages_of_runs, missing_job of tests/facts.
     """
     wrap(glue, "_create_job", _create_job)
     wrap(glue, "_update_job", _update_job)
@@ -83,6 +84,7 @@ def glue_runs() -> None:
     MiniStack admits any number of runs, passes arguments as environment variables, reads the timeout as seconds and
     caps it, cannot stop a script, marks a run without a `.py` script or with a Spark command SUCCEEDED without running
     it, and has whole seconds.
+    Shown by the rows limit_of_runs, errors_of_a_task of tests/facts.
     """
     put(glue, "_start_job_run", _start_job_run)
     put(glue, "_batch_stop_job_run", _batch_stop_job_run)

@@ -18,6 +18,7 @@ def programs_only() -> None:
     to read them (Access-Control-Allow-Origin).
 
     The whole application is wrapped, after every other patch, so that nothing answers before this check.
+    Shown by tests/deployed/test_programs_only.py.
     """
     application = import_module("ministack.app")
     port, container_host = int(os.environ["GATEWAY_PORT"]), os.environ.get("SLOTKEEPER_ENGINE_CONTAINER_HOST", "")

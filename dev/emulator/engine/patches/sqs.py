@@ -46,6 +46,7 @@ def sqs_locks() -> None:
     MiniStack changes a queue from three threads (event loop, Lambda poller, Step Functions tasks): a client and a
     function can receive the same message, and a message is lost if it is sent while another thread replaces the
     queue's list.
+    Shown by the row one_consumer_at_a_time of tests/facts.
     """
     replace(sqs, "_queues_lock", lambda _original: lock)  # reentrant: the steps are called inside it
     for action in ACTIONS:
@@ -60,9 +61,10 @@ def sqs_handles() -> None:
 
     AWS: "Amazon SQS API Reference: DeleteMessage" (standard: with an older handle the request succeeds and may delete
     nothing), and re:Post "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The
-    receipt handle has expired"). The recordings of ChangeMessageVisibility on standard queues are in
-    tests/facts/sqs_facts.py.
+    receipt handle has expired"). ChangeMessageVisibility on standard queues is recorded.
     MiniStack deletes by a handle of a message that is visible again, and refuses an older handle as invalid.
+    Shown by the rows standard_accepts_an_earlier_handle, delete_after_the_timeout, deleted_cannot_be_hidden,
+    delete_twice of tests/facts.
     """
     wrap(sqs, "_collect_msgs", _collect)
     _wrap_action("DeleteMessage", _delete)
@@ -150,6 +152,7 @@ def sqs_limits() -> None:
     SQS": all components of an attribute (name, type, value) are part of the message's size.
     MiniStack accepts any delay, and delivers the message later than SQS could. It counts the body alone, and accepts a
     dead letter whose history exceeds SQS's limit.
+    Shown by the rows longest_delay, attributes_count_as_size of tests/facts.
     """
     _wrap_action("SendMessage", _send)
 
@@ -183,6 +186,7 @@ def sqs_redrive() -> None:
     ones, with a new id and time. A message that was sent directly to the dead-letter queue has no source queue, and
     stays ("DLQ and DLQ redrive issues").
     MiniStack does not have the action. Here the task has ended when it answers, and no list has it.
+    Shown by tests/deployed/test_worker.py.
     """
     if "StartMessageMoveTask" in sqs._HANDLERS:
         raise PatchError("MiniStack has message move tasks now")

@@ -22,6 +22,7 @@ def stepfunctions_start() -> None:
     AWS: "Step Functions API Reference: StartExecution": the same name and input as a running execution returns the
     original request's result; a different input, or an execution closed within 90 days, is ExecutionAlreadyExists.
     MiniStack refuses every second start of a name.
+    Shown by the row start_is_idempotent of tests/facts.
     """
     wrap(sfn, "_start_execution", _start_execution)
 
@@ -42,11 +43,13 @@ def stepfunctions_drives() -> None:
     AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language"
     (TimeoutSeconds); "Accessing execution data from the Context object" (Execution.RedriveCount,
     Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which
-    links the events of one iteration of a Map). A timeout has no cause, and that of an execution no error either:
-    recorded in tests/facts (state_facts.py, execution_facts.py).
+    links the events of one iteration of a Map). A timeout has no cause, and that of an execution no error either
+    (recorded).
     In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and
     overwrites ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields, no
     previousEventId and no TaskTimedOut event.
+    Shown by the rows timeout_has_no_error, context_object, status_events_of_all_ends,
+    task_timeout_fails_without_cause, one_answer_counts of tests/facts.
     """
     put(sfn, "_run_execution", _run_execution)
     wrap(sfn, "_stop_execution", _stop_execution)
@@ -207,6 +210,7 @@ def stepfunctions_redrive() -> None:
     Context object": RedriveCount, RedriveTime. "Automating Step Functions event delivery with EventBridge" and "Step
     Functions API Reference: ListExecutions": the status event and a list's entry have redriveCount and redriveDate.
     MiniStack does not have the action. Simpler here than on AWS: a Parallel or Map state is run again as a whole.
+    Shown by the rows redrivable_ends, lists_are_ordered, missing_execution of tests/facts.
     """
     wrap(sfn, "handle_request", _handle_request)
     wrap(sfn, "_describe_execution", _describe_execution)

@@ -20,7 +20,8 @@ def stepfunctions_jsonata() -> None:
 
     AWS: "Transforming data with JSONata" (JSONata 2.0.6). Whole doubles print as integers (recorded by LocalStack's
     snapshot tests of JSONata). MiniStack keeps the digits that $string of 2.0.6 rounds away, and whole numbers above
-    2^53. Its $parse('null') has no value, and its $range of one number is an array (tests/facts/state_facts.py).
+    2^53. Its $parse('null') has no value, and its $range of one number is an array.
+    Shown by the row null_is_a_value of tests/facts.
     """
     jsonata_values.apply()
     put(sfn, "_sfn_jsonata_parse", jsonata_values.parse)
@@ -41,10 +42,11 @@ def _evaluate_jsonata(original: Callable[..., Any], *given: Any, **named: Any) -
 def stepfunctions_expressions() -> None:
     """A cause names the failed expression, and each expression of an Assign sees the variables on entry to the state.
 
-    AWS: a cause names the state, the event of its entry, the field and the expression: recorded in
-    tests/facts/state_facts.py. "Passing data between states with variables": every expression of an
-    Assign sees the variables as they were on entry to the state.
+    AWS: a cause names the state, the event of its entry, the field and the expression (recorded). "Passing data
+    between states with variables": every expression of an Assign sees the variables as they were on entry to the state.
     MiniStack gives only the end of such a cause, and assigns one variable after the other.
+    Shown by the rows causes_of_expressions, assign_sees_earlier_values, undefined_in_assign_and_arguments of
+    tests/facts.
     """
     wrap(sfn, "_apply_jsonata_arguments", lambda original, *known: _in_field("Arguments", original, *known))
     wrap(sfn, "_apply_jsonata_output", lambda original, *a, **named: _in_field("Output", original, *a, **named))

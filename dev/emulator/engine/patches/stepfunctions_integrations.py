@@ -24,6 +24,7 @@ def stepfunctions_glue() -> None:
     mentioned, so those runs continue here). Errors are `Glue.<code>`. A run that ends in another state than SUCCEEDED
     is States.TaskFailed with the run as its cause, dates as epoch milliseconds and its keys sorted.
     MiniStack's only Glue integration is the aws-sdk one, which cannot wait.
+    Shown by the row errors_of_a_task of tests/facts.
     """
     # MiniStack removes `.sync` before it looks the resource up.
     sfn._SERVICE_DISPATCH["arn:aws:states:::glue:startJobRun"] = _start_job_run
@@ -64,7 +65,7 @@ def _answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict
 
 
 def _refusal_cause(message: str, service: str, status: int, code: str) -> str:
-    """The cause of an optimized task that its service has refused (tests/facts/state_facts.py)."""
+    """The cause of an optimized task that its service has refused."""
     about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
     return f"{message} {about}"
 
@@ -73,9 +74,10 @@ def _refusal_cause(message: str, service: str, status: int, code: str) -> str:
 def stepfunctions_optimized() -> None:
     """The optimized integration `sqs:sendMessage`: the names of its errors, and its result.
 
-    AWS: recorded in tests/facts/state_facts.py. An error has the name of the older Java SDK's exception,
-    and its cause the service, the status and the code; a result contains the metadata of the HTTP call.
+    AWS (recorded): an error has the name of the older Java SDK's exception, and its cause the service, the status and
+    the code; a result contains the metadata of the HTTP call.
     MiniStack names the errors SQS.<code>, and returns only the API's fields.
+    Shown by the row errors_of_optimized_tasks of tests/facts.
     """
     wrap_resource("arn:aws:states:::sqs:sendMessage", _send)
 
@@ -113,9 +115,10 @@ def stepfunctions_children() -> None:
     execution is stopped, Step Functions makes a best-effort attempt to stop the child by StopExecution; a timeout of a
     task or an execution is not mentioned, so those children continue here); "Handling errors in Step Functions
     workflows" (States.TaskFailed). The cause of a failed task is the description of the child: keys sorted, dates as
-    epoch milliseconds. Refusals are `StepFunctions.<code>Exception`. A start's answer contains that of the HTTP call:
-    recorded in tests/facts/state_facts.py.
+    epoch milliseconds. Refusals are `StepFunctions.<code>Exception`. A start's answer contains the metadata of the HTTP
+    call (recorded).
     MiniStack runs a waiting task's child in the parent's thread, without status events, and it cannot be stopped alone.
+    Shown by the rows start_of_a_child, data_limit_of_a_child, errors_of_optimized_tasks of tests/facts.
     """
     put(sfn, "_invoke_nested_start_execution", _start_child)
     put(sfn, "_invoke_nested_start_execution_sync", _run_child)
@@ -176,6 +179,7 @@ def stepfunctions_sdk_errors() -> None:
     AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the
     name of the Java SDK's exception, `Sfn.TaskTimedOutException`; an error without such a class is `Sfn.SfnException`.
     MiniStack adds no `Exception` to the codes of Step Functions.
+    Shown by the row refusals_of_a_task of tests/facts.
     """
     wrap(sfn, "_prefix_sdk_error", _prefix)
 

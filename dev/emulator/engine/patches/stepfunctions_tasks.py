@@ -21,13 +21,15 @@ leave_running: set[str] = set()  # executions whose abort does not stop their jo
 def stepfunctions_tasks() -> None:
     """A task's Retry, timeout and result limit follow the States Language.
 
-    AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; the data limit), "Task
-    workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions), "Service quotas" (256 KiB),
-    "Step Functions API Reference: TaskScheduledEventDetails" (parameters). The first of these pages states that
-    States.ALL does not match States.DataLimitExceeded. It does in recorded executions
-    (tests/facts/state_facts.py), and here.
-    MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, and has no
-    limit. It also retries and calls after the execution was stopped.
+     AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; the data limit), "Task
+     workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions), "Service quotas" (256 KiB),
+     "Step Functions API Reference: TaskScheduledEventDetails" (parameters). The first of these pages states that
+     States.ALL does not match States.DataLimitExceeded. It does in recorded executions
+    , and here.
+     MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, and has no
+     limit. It also retries and calls after the execution was stopped.
+     Shown by the rows task_timeout_is_caught_without_cause, timeouts_of_a_task, data_limit_of_a_child,
+     catches_of_the_data_limit of tests/facts.
     """
     wrap(sfn, "_execute_task", _execute_task)
     wrap(sfn, "_invoke_resource", _invoke_resource)

@@ -28,9 +28,11 @@ def stepfunctions_tokens() -> None:
     InvalidOutput, TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output,
     error and cause); "Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too).
     Each attempt of a task has its own token, of several hundred characters of base64. The token is checked before the
-    output: recorded in tests/facts/token_facts.py.
+    output (recorded).
     MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits
     on after the execution was stopped, and answers TaskDoesNotExist for any other token.
+    Shown by the rows one_answer_counts, refused_answers, token_is_checked_first, token_of_an_attempt,
+    timeouts_of_a_task of tests/facts.
     """
     put(sfn, "_invoke_with_callback", _wait_for_answer)
     for name in ("_apply_jsonata_arguments", "_apply_parameters"):

@@ -20,6 +20,7 @@ def cloudformation_properties() -> None:
     complete. "AWS::Lambda::EventSourceMapping ScalingConfig": MaximumConcurrency is an integer.
     MiniStack ignores the first four. It stores the text of a parameter as MaximumConcurrency, and then fails at each
     poll of a queue.
+    Shown by the doctor of tests/deployed/test_operator_command.py.
     """
     _around("AWS::DynamoDB::Table", then=_table)
     _around("AWS::Lambda::Function", then=_function)
@@ -115,6 +116,7 @@ def apigateway_responses() -> None:
     AWS: "API Gateway extensions to OpenAPI: x-amazon-apigateway-gateway-responses": an import sets each of them, as
     PutGatewayResponse does.
     MiniStack renders customized responses, but ignores those of an imported document.
+    Shown by tests/deployed/test_chatbot.py.
     """
     wrap(apigateway, "_import_rest_api", _with_responses)
 
