@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -97,3 +98,18 @@ def test_a_query_of_an_index_is_answered_as_by_ministack(unpatched: Any, kind: s
                 data["ExclusiveStartKey"] = last
 
     answered_alike()
+
+
+def test_a_page_evaluates_its_own_entries_and_those_of_a_binary_search(
+    unpatched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dynamodb_indexes.dynamodb_index_pages()
+    _table("long", "S")
+    for number in range(1000):
+        _put("long", {"p": {"S": "p"}, "s": {"S": str(number)}, "n": {"S": f"{number:04}"}})
+    evaluate = Mock(side_effect=dynamodb._evaluate_condition)
+    monkeypatch.setattr(dynamodb, "_evaluate_condition", evaluate)
+    values = {":p": {"S": "p"}, ":n": {"S": "0500"}}
+    asked = {"TableName": "long", "IndexName": "by-n", "KeyConditionExpression": "p = :p AND n > :n", "Limit": 50}
+    dynamodb._query({**asked, "ExpressionAttributeValues": values})
+    assert evaluate.call_count <= 50 + 2 * 10 + 2  # two binary searches among 1,000
