@@ -23,19 +23,7 @@ from slotkeeper.retry.message import Message
 from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS, AttemptHistory, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, parse_policy
 from slotkeeper.retry.worker import CLIENT_CONFIG
-from slotkeeper.settings import (
-    CLOCK_SKEW_SECONDS,
-    ChatbotSettings,
-    CredentialsSettings,
-    EndingSettings,
-    EventSettings,
-    JanitorSettings,
-    RetryReportSettings,
-    RetrySettings,
-    StarterSettings,
-    TokenSettings,
-    load_settings,
-)
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.template.client_configs import longest_call
 from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, statements
 from tests.template.watched import ALARMS, STACK
@@ -143,34 +131,11 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
 # ------------------------------------------------------------------------------------------------------- environment
 
 
-@pytest.mark.parametrize(
-    ("function", "settings"),
-    [
-        ("WorkerFunction", RetrySettings),
-        ("WorkerFunction", EventSettings),
-        ("StarterFunction", StarterSettings),
-        ("JanitorFunction", JanitorSettings),
-        ("JanitorFunction", EventSettings),
-        ("EndingFunction", JanitorSettings),
-        ("EndingFunction", EndingSettings),
-        ("EndingFunction", EventSettings),
-        ("ChatbotFunction", ChatbotSettings),
-        ("ChatbotFunction", TokenSettings),
-        ("TokenRefresherFunction", CredentialsSettings),
-        ("TokenRefresherFunction", TokenSettings),
-        ("RetryReportFunction", RetryReportSettings),
-    ],
-)
-def test_a_function_has_the_variables_that_its_settings_read(
-    monkeypatch: pytest.MonkeyPatch, function: str, settings: Any
-) -> None:
-    for name in _variables(function):
-        monkeypatch.setenv(name, "1")
-    load_settings(settings)
-
-
 def test_a_function_has_only_the_variables_that_it_uses() -> None:
-    """A table's name in an environment suggests that the function uses the table."""
+    """A table's name in an environment suggests that the function uses the table.
+
+    A function without a variable that it reads fails when its calls are recorded (tests/template/roles).
+    """
     functions = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
     assert functions == {"StarterFunction", "JanitorFunction", "EndingFunction", "ProcessRegistrarFunction"}
 

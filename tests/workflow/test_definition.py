@@ -16,7 +16,7 @@ from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import of_input
 from tests.workflow.decisions import DECISIONS, Decision
-from tests.workflow.definition import ENDS, FILE, definition, states, targets
+from tests.workflow.definition import ENDS, FILE, definition, states
 from tests.workflow.interpreter import STATES, StateFailed
 from tests.workflow.paths import MACHINE
 
@@ -30,16 +30,6 @@ KNOWN_FIELDS = {
     "Fail": {"Error", "Cause"},
 }
 COMMON_FIELDS = {"Type", "Comment"}
-
-
-def test_every_state_is_reached_and_every_referenced_one_exists() -> None:
-    reached, todo = set[str](), [definition()["StartAt"]]
-    while todo:
-        name = todo.pop()
-        if name not in reached:
-            reached.add(name)
-            todo += targets(states()[name])
-    assert reached == states().keys()
 
 
 @pytest.mark.parametrize("name", states())
@@ -104,17 +94,6 @@ def test_a_write_that_met_a_transaction_is_retried_within_a_second_each_time(nam
     waits = [STATES[name].retry_after("DynamoDB.TransactionConflictException", retried) for _ in range(20)]
     assert waits == [1] * 20  # at most, because of the jitter
     assert STATES[name].retry_after("States.Timeout", retried) is not None
-
-
-def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
-    assert definition()["StartAt"] == "ConfirmSlot"
-    before = {name for name, state in states().items() if "RunGlueJob" in targets(state)}
-    assert before == {"ChooseWork", "IsGlueRunFound"}  # the latter after a throttled start, if no run exists
-    assert {name for name, state in states().items() if "ChooseWork" in targets(state)} == {
-        "ConfirmSlot",
-        "ReadToken",
-        "AskCaller",
-    }
 
 
 def test_the_layer_has_the_errors_of_the_workflow_that_it_reads() -> None:
