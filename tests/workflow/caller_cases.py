@@ -95,7 +95,7 @@ CASES = [
             ("Sfn.TaskTimedOutException", "GONE"),
             ("Sfn.TaskDoesNotExistException", "GONE"),
             ("Sfn.InvalidTokenException", "GONE"),
-            # Not a sign that it is gone: a throttle, or a role that may not call SendTaskHeartbeat.
+            # No sign that its task has ended: a throttle, or a role that may not call SendTaskHeartbeat.
             ("Sfn.SfnException", "WAITS"),
             ("Sfn.SdkClientException", "WAITS"),
             ("States.Timeout", "WAITS"),

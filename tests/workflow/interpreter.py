@@ -112,7 +112,7 @@ def mentioned(template: Any) -> set[str]:
 
 
 class _Reads(NamedTuple):
-    """What an expression reads.
+    """The variables and values that an expression reads.
 
     Attributes:
         names: of variables.
@@ -149,7 +149,7 @@ _evaluated: dict[Any, Any] = {}
 
 
 def remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
-    """The result of `evaluate`. Each expression is computed once for what it reads, since JSONata is slow in Python.
+    """The result of `evaluate`. Each expression is computed once for its inputs, since JSONata is slow in Python.
 
     A variable without a value fails its state, even where JSONata would evaluate it to false.
     """

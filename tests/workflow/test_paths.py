@@ -38,7 +38,7 @@ def _every(*targets: str) -> list[Path]:
 def test_the_paths_reach_every_end_and_are_redriven_in_every_state() -> None:
     assert {path.names[-1] for path in _first()} == {n for n, each in states().items() if each["Type"] in ENDS}
     entered = {path.names[path.redriven] for path in _redriven() if path.redriven is not None}
-    of_the_input_or_target = {"WrongInput", "TargetNotPermitted"}  # each has cases of its own, and no other way on
+    of_the_input_or_target = {"WrongInput", "TargetNotPermitted"}  # each has cases of its own, and one successor
     assert entered == states().keys() - of_the_input_or_target
 
 
