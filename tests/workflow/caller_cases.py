@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, of_input
-from tests.workflow.confirm_cases import PERMITTED
-from tests.workflow.interpreter import ME, Variables
+from tests.workflow.case import case
+from tests.workflow.interpreter import ME
 from tests.workflow.paths import MACHINE, TOKEN
 
 CALLER = "0" * 32
-_CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
-
-
-def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
-    return {"caller": caller, "target": target, "permitted": PERMITTED}
-
-
-def _wrong_input(target: str, given: Any, expected: bool) -> Any:
-    return case("ChooseWork.Choices.2.Condition", expected, _chosen(target=target), of_input(given))
-
-
 CASES = [
-    _wrong_input("j", REQUEST, False),
-    _wrong_input("j", _CHILD_REQUEST, True),
-    _wrong_input("j", {"input": {}}, True),
-    _wrong_input(MACHINE, _CHILD_REQUEST, False),
-    _wrong_input(MACHINE, REQUEST, True),
-    _wrong_input(MACHINE, {"arguments": {}}, False),
-    *(_wrong_input(MACHINE, given, False) for given in MANUAL_INPUTS[:4]),
-    *(_wrong_input("j", given, False) for given in MANUAL_INPUTS[:5]),
-    *(
-        case("ChooseWork.Choices.3.Condition", is_refused, _chosen(target=target))
-        for target, is_refused in (
-            ("j", False),
-            ("job", False),
-            ("load-2-of-7", False),
-            ("load-of-7-of-7", False),
-            ("load-2-of-70", True),
-            ("a load-2-of-7", True),
-            ("j2", True),
-            ("a j", True),
-            ("none", True),
-            (MACHINE, False),
-            (f"{MACHINE}2", True),
-            (MACHINE.replace("child", "any"), False),
-            (MACHINE.replace("child", "any-2"), False),
-            (MACHINE.replace("child", "many"), True),
-        )
-    ),
     case(
         "TargetNotPermitted.Assign",
         {
@@ -61,7 +20,7 @@ CASES = [
         },
         {"target": "j"},
     ),
-    case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
+    case("ChooseWork.Choices.4.Condition", False, {"target": "an arn: in the name"}),
     case(
         "ReadToken.Arguments",
         {

@@ -31,7 +31,7 @@ def denial(action: str) -> str:
 
 
 class Case(NamedTuple):
-    """A field, the inputs of its expressions, and their value."""
+    """A field, the inputs of its expressions, and their value; or a Choice, its inputs, and the state that follows."""
 
     path: str
     variables: Variables
@@ -47,3 +47,8 @@ def case(path: str, expected: Any, variables: Variables | None = None, context: 
 def caught(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT) -> Case:
     """A case of a Catch, after the error LOST."""
     return case(path, expected, variables, context, errorOutput=LOST)
+
+
+def choices(state: str, usual: Variables, *rows: tuple[Variables, str], context: Any = CONTEXT) -> list[Case]:
+    """Cases of a Choice. `rows`: variables that differ from the usual ones, and the state that follows."""
+    return [Case(state, usual | seen, {"context": context}, next_state) for seen, next_state in rows]

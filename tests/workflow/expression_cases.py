@@ -26,8 +26,9 @@ from slotkeeper.slots.outcomes import (
 )
 from slotkeeper.slots.work import MARKER
 from tests.simulation.frozen import freeze
-from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter, paths
+from tests.workflow import caller_cases, child_cases, confirm_cases, interpreter, paths
 from tests.workflow.case import CONTEXT, ENTERED, REDRIVEN, STARTED, Case, case, caught, of_input
+from tests.workflow.choice_cases import CHOICES
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables, mentioned
 from tests.workflow.paths import MACHINE
@@ -228,7 +229,19 @@ CASES = [
     case("OutcomeNotRecorded.Cause", "The work has succeeded", {"run_state": "SUCCEEDED", "failure": {}}),
 ]
 
-CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_cases.CASES
+
+def _conditions(choice: Case) -> Iterator[Case]:
+    """Each condition that a Choice evaluates, with the variables that it reads."""
+    for number, rule in enumerate(states()[choice.path]["Choices"]):
+        read = {name: choice.variables[name] for name in sorted(mentioned(rule["Condition"]))}
+        value = interpreter.evaluate(rule["Condition"], choice.states, read)
+        yield Case(f"{choice.path}.Choices.{number}.Condition", read, choice.states, value)
+        if value:
+            return
+
+
+CASES += confirm_cases.CASES + child_cases.CASES + caller_cases.CASES
+CASES += list({str(each): each for choice in CHOICES for each in _conditions(choice)}.values())
 
 
 @cache

@@ -14,8 +14,8 @@ from slotkeeper.slots.executions import SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
 from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
-from tests.workflow.case import of_input
-from tests.workflow.decisions import DECISIONS, Decision
+from tests.workflow.case import Case, of_input
+from tests.workflow.choice_cases import CHOICES
 from tests.workflow.definition import ENDS, FILE, definition, states
 from tests.workflow.interpreter import STATES, StateFailed
 from tests.workflow.paths import MACHINE
@@ -159,9 +159,9 @@ def test_glue_ends_a_run_before_the_tasks_timeout() -> None:
     assert longest_glue_minutes * 60 + 900 < definition()["TimeoutSeconds"]
 
 
-@pytest.mark.parametrize("decision", DECISIONS, ids=[f"{n} {each.state}" for n, each in enumerate(DECISIONS)])
-def test_a_choice_leads_to_the_state_of_its_table(decision: Decision) -> None:
-    assert STATES[decision.state].choose({}, decision.variables) == decision.next_state
+@pytest.mark.parametrize("case", CHOICES, ids=[f"{number} {case.path}" for number, case in enumerate(CHOICES)])
+def test_a_choice_leads_to_the_state_of_its_table(case: Case) -> None:
+    assert STATES[case.path].choose(case.states["context"], case.variables) == case.expected
 
 
 def test_an_error_shows_that_no_run_was_started_only_if_the_poll_cannot_return_it() -> None:

@@ -1,28 +1,56 @@
-"""The choices of the workflow: for these variables, this state follows.
-
-`CASES` has each condition that a choice evaluates, for the comparison with JSONata (reference.py).
-"""
+"""The choices of the workflow: for these variables, this state follows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from tests.workflow.case import MANUAL_INPUTS, REQUEST, Case, choices, denial, of_input
+from tests.workflow.confirm_cases import PERMITTED
+from tests.workflow.interpreter import Variables
+from tests.workflow.paths import MACHINE
 
-from tests.workflow.case import CONTEXT, Case, case, denial
-from tests.workflow.definition import states
-from tests.workflow.interpreter import Variables, evaluate, mentioned
-
-
-class Decision(NamedTuple):
-    """A state, the variables that it is entered with, and the state that follows."""
-
-    state: str
-    variables: Variables
-    next_state: str
+_CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
+_CHOSEN: Variables = {"caller": "NONE", "target": "j", "permitted": PERMITTED}
 
 
-def _decisions(state: str, usual: Variables, *rows: tuple[Variables, str]) -> list[Decision]:
-    return [Decision(state, usual | seen, next_state) for seen, next_state in rows]
+def _work(target: str, next_state: str, given: object) -> list[Case]:
+    """The choice of the work for a request, whose schema no manually started execution has passed."""
+    return choices("ChooseWork", _CHOSEN, ({"target": target}, next_state), context=of_input(given))
+
+
+_WORK = [
+    *choices("ChooseWork", _CHOSEN, ({"caller": "UNKNOWN"}, "ReadToken"), ({"caller": "GONE"}, "CallerGone")),
+    *_work("j", "WrongInput", _CHILD_REQUEST),
+    *_work("j", "WrongInput", {"input": {}}),
+    *_work(MACHINE, "WrongInput", REQUEST),
+    *_work(MACHINE, "RunStateMachine", {"arguments": {}}),
+    *(each for given in MANUAL_INPUTS[:4] for each in _work(MACHINE, "RunStateMachine", given)),
+    *(each for given in MANUAL_INPUTS[:5] for each in _work("j", "RunGlueJob", given)),
+    *(
+        each
+        for job, next_state in (
+            ("j", "RunGlueJob"),
+            ("job", "RunGlueJob"),
+            ("load-2-of-7", "RunGlueJob"),
+            ("load-of-7-of-7", "RunGlueJob"),
+            ("load-2-of-70", "TargetNotPermitted"),
+            ("a load-2-of-7", "TargetNotPermitted"),
+            ("j2", "TargetNotPermitted"),
+            ("a j", "TargetNotPermitted"),
+            ("none", "TargetNotPermitted"),
+        )
+        for each in _work(job, next_state, REQUEST)
+    ),
+    *(
+        each
+        for machine, next_state in (
+            (MACHINE, "RunStateMachine"),
+            (f"{MACHINE}2", "TargetNotPermitted"),
+            (MACHINE.replace("child", "any"), "RunStateMachine"),
+            (MACHINE.replace("child", "any-2"), "RunStateMachine"),
+            (MACHINE.replace("child", "many"), "TargetNotPermitted"),
+        )
+        for each in _work(machine, next_state, _CHILD_REQUEST)
+    ),
+]
 
 
 def _failed(error: str, cause: str = "", *, redriven: bool = False) -> Variables:
@@ -30,7 +58,7 @@ def _failed(error: str, cause: str = "", *, redriven: bool = False) -> Variables
 
 
 # Only these errors of RunGlueJob show that no run is alive.
-_ENDED = _decisions(
+_ENDED = choices(
     "IsGlueRunKnownToHaveEnded",
     {},
     (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"FAILED"}'), "RecordOutcome"),
@@ -59,7 +87,7 @@ _ENDED = _decisions(
 _FIRST_START: Variables = {"outcome": "", "start_again": False, "must_stop": False, "starts": 1}
 
 # Only two complete searches show that no run exists. A throttled start is repeated up to twenty times.
-_FOUND = _decisions(
+_FOUND = choices(
     "IsGlueRunFound",
     {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0} | _FIRST_START,
     ({"searches": 1}, "WaitForGlueRun"),
@@ -81,7 +109,7 @@ _FOUND = _decisions(
 )
 
 # A run has its time limit of 60 minutes, and 15 minutes more, before the workflow stops it.
-_RUN = _decisions(
+_RUN = choices(
     "HasGlueRunEnded",
     {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
     | {"timeout_minutes": 60}
@@ -106,7 +134,7 @@ _RUN = _decisions(
 )
 
 # The child's own status decides. It has five minutes, and its process ninety seconds to settle.
-_CHILD = _decisions(
+_CHILD = choices(
     "HasChildEnded",
     {
         "run_state": "RUNNING",
@@ -148,7 +176,7 @@ _CHILD = _decisions(
     ({"must_stop": True, "stops": 120}, "WorkIsUnknown"),
 )
 
-_OUTCOME = _decisions(
+_OUTCOME = choices(
     "ChooseOutcome",
     {"run_state": "FAILED", "outcome": ""},
     ({"run_state": "SUCCEEDED"}, "RequestSucceeded"),
@@ -157,17 +185,4 @@ _OUTCOME = _decisions(
     ({}, "RequestFailed"),
 )
 
-DECISIONS = [*_ENDED, *_FOUND, *_RUN, *_CHILD, *_OUTCOME]
-
-
-def _conditions(decision: Decision) -> Iterator[Case]:
-    """Each condition that a choice evaluates, with the variables that it reads."""
-    for number, rule in enumerate(states()[decision.state]["Choices"]):
-        read = {name: decision.variables[name] for name in sorted(mentioned(rule["Condition"]))}
-        value: Any = evaluate(rule["Condition"], {"context": CONTEXT}, read)
-        yield case(f"{decision.state}.Choices.{number}.Condition", value, read)
-        if value:
-            return
-
-
-CASES = list({str(each): each for decision in DECISIONS for each in _conditions(decision)}.values())
+CHOICES = [*_WORK, *_ENDED, *_FOUND, *_RUN, *_CHILD, *_OUTCOME]
