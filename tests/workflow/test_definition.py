@@ -11,7 +11,7 @@ from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import SLOT_LOST
-from slotkeeper.slots.request import MAX_BODY_BYTES, SCHEMA_FILE
+from slotkeeper.slots.request import MAX_BODY_BYTES
 from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import Case, of_input
@@ -118,19 +118,6 @@ def test_the_workflow_neither_answers_nor_publishes_nor_notifies_nor_counts() ->
 def test_the_workflow_and_the_layer_write_with_the_same_expressions(name: str, update: str, condition: str) -> None:
     arguments = states()[name]["Arguments"]
     assert (arguments["UpdateExpression"], arguments["ConditionExpression"]) == (update, condition)
-
-
-def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests_cannot_set() -> None:
-    assert f"'{MARKER}': $states.context.Execution.Name" in states()["RunGlueJob"]["Arguments"]["Arguments"]
-    assert f"`{MARKER}`" in states()["FindGlueRun"]["Assign"]["run_id"]
-    assert "slotkeeper-.*" in SCHEMA_FILE.read_text()
-
-
-def test_only_refusals_that_start_job_run_alone_returns_are_retried_in_the_same_state() -> None:
-    """StartJobRun has no client token: a retry after a lost response would be a second run in one slot."""
-    (retrier,) = states()["RunGlueJob"]["Retry"]
-    refusals = {"Glue.ConcurrentRunsExceededException", "Glue.ResourceNumberLimitExceededException"}
-    assert set(retrier["ErrorEquals"]) == refusals
 
 
 def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
