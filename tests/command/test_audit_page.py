@@ -47,15 +47,16 @@ def test_a_number_of_queued_requests_that_was_not_read_is_not_0() -> None:
 
 def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_what_was_not_read() -> None:
     rejected = row("large", 2, "REJECTED", ended=START + 2.1, code="TooLarge", reason="it is too large")
-    made = replace(clean(), rows=[*clean().rows, rejected], acts=ACTS)
+    redriven = replace(rejected, execution=name("again"), request_id="again", state="REDRIVEN", ended=START + 2.2)
+    made = replace(clean(), rows=[*clean().rows, rejected, redriven], acts=ACTS)
     page = _page(replace(made, not_read=[UnreadSource("RequestDeadLetterQueue", "denied", 7)]))
     text = "\n".join(page.texts)
-    headings = ("Guarantees", "Process sample", "Figures", "Failures by cause", "Changes by operators", "Requests (6)")
+    headings = ("Guarantees", "Process sample", "Figures", "Failures by cause", "Changes by operators", "Requests (7)")
     assert all(f"{each}\n" in f"{text}\n" for each in (*headings, "Not read completely: 1"))
     assert "About 7 messages of\nRequestDeadLetterQueue\n: denied" in text
     assert "limit 1 to 2\nassumed-role/ops/anna" in text
     assert "States.TaskFailed\nnot a number\nb\n1\n" in text
-    assert "TooLarge\nit is too large\nlarge\n1\n" in text
+    assert "TooLarge\nit is too large\nlarge\n,\nagain\n2\n" in text
     assert "no slot free for 12.3 s, paused for 2.0 s, 3 others waiting when it was sent" in text
     tags = Counter(tag for tag, _ in page.elements)
     assert tags["desc"] == tags["h1"] == 1
