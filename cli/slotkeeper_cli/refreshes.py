@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
 from rich.text import Text
 
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import failure_text, is_failure
 from slotkeeper_cli.formatting import local_time, one_line
 from slotkeeper_cli.output import styled
-
-_SIZE_CHECK = 0.2  # seconds between two checks of the terminal's size: not every system signals a change
 
 # Lines of data, for a width and a number of lines that may be shown; None: any.
 Lines = Callable[[int | None, int | None], list[Text]]
@@ -47,11 +46,12 @@ def show_refreshes(context: CommandContext, read: Callable[[], Lines], every: fl
                     console.print(line)
                 console.print()
             time.sleep(every)
-    shown = next(refreshes)
-    with console.screen():
+    frame = _Frame(next(refreshes), every)
+    # It is drawn every second, so that it fits after a change of the terminal's size.
+    with Live(frame, console=console, screen=True, refresh_per_second=1) as live:
         while True:
-            _show_for(console, every, _Frame(shown, every))
-            shown = next(refreshes)
+            time.sleep(every)
+            live.update(_Frame(next(refreshes), every), refresh=True)
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,3 @@ class _Frame:
         above = list(heading.wrap(console, width))
         yield from above
         yield from self.shown.lines(width, height - len(above))
-
-
-def _show_for(console: Console, seconds: float, frame: _Frame) -> None:
-    """Show a frame for a time; again if the terminal's size changes."""
-    due, size = time.monotonic() + seconds, None
-    while True:
-        if size != console.size:
-            size = console.size
-            console.update_screen(frame)
-        left = due - time.monotonic()
-        if left <= 0:
-            return
-        time.sleep(min(left, _SIZE_CHECK))

@@ -23,7 +23,7 @@ START = 1_790_000_000.0
 QUICK = ("status", "--watch", "0.01")  # each refresh waits for the test
 ONCE = ("status", "--watch", "9999")
 SHOWS_SCREEN, HIDES_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
-SHOWS_CURSOR = b"\x1b[?25h"
+SHOWS_CURSOR, HIDES_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
 
 
 def nothing() -> None:
@@ -217,7 +217,8 @@ def test_ctrl_c_ends_it_and_restores_the_terminal(operator: Operator, ends: Call
         ends(shown)
         assert shown.ends() in (130, 143)
         assert "Traceback" not in shown.text()
-    assert shown.written.index(SHOWS_SCREEN) < shown.written.index(HIDES_SCREEN) < shown.written.rindex(SHOWS_CURSOR)
+    assert shown.written.index(SHOWS_SCREEN) < shown.written.index(HIDES_SCREEN)
+    assert shown.written.rindex(HIDES_CURSOR) < shown.written.rindex(SHOWS_CURSOR)
 
 
 def test_into_a_pipe_each_refresh_is_printed_when_it_was_read(operator: Operator) -> None:
