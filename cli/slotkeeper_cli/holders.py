@@ -122,6 +122,12 @@ def lease_text(lease: Mapping[str, Any]) -> str:
     return f"expired {duration(-left)} ago" if left < 0 else f"ends in {duration(left)}"
 
 
+def is_dead(holder: Mapping[str, Any]) -> bool:
+    """Whether a holder's execution has ended or does not exist, from the holder's JSON; False if that was not read."""
+    status = holder.get("execution_status")
+    return status in CLOSED_STATUSES or (status == "" and holder["state"] != "RESERVED")
+
+
 def holders_text(weights: Sequence[int]) -> str:
     """The holders with these weights: `2 holders`, or `2 holders of weight 7`."""
     total = sum(weights)

@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import process_names, request_ids
@@ -17,7 +16,7 @@ from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.explanation import explain as explanation
 from slotkeeper_cli.explanation import explain_process
 from slotkeeper_cli.formatting import duration, local_time, seconds
-from slotkeeper_cli.holders import lease_text, weight_text
+from slotkeeper_cli.holders import is_dead, lease_text, weight_text
 from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.request_finder import ID_HELP
 from slotkeeper_cli.requests import ALL_STATES, fact_text
@@ -131,11 +130,10 @@ def _render_holders(console: Console, data: dict[str, Any]) -> None:
 def _execution_text(holder: dict[str, Any]) -> str:
     """Why a holder's execution is unusual; empty for one that runs, or is being started."""
     status = holder["execution_status"]
-    if status in CLOSED_STATUSES:
-        return f", its execution is {status}: its slot will be freed"
     if status is None:
         return ", its execution was not read"
-    return ", its execution could not be found" * (not status and holder["state"] == "RUNNING")
+    found = f"is {status}: its slot will be freed" if status else "could not be found"
+    return f", its execution {found}" * is_dead(holder)
 
 
 def _render_history(console: Console, work: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import finding_lines
 from slotkeeper_cli.formatting import cut, duration, local_time, seconds
-from slotkeeper_cli.holders import holders_text, in_use_text, lease_text
+from slotkeeper_cli.holders import holders_text, in_use_text, is_dead, lease_text
 from slotkeeper_cli.output import Block, styled, table, whole, width_of, wrapped
 from slotkeeper_cli.process_queue import waited
 from slotkeeper_cli.refreshes import show_refreshes
@@ -190,10 +190,9 @@ def _holders(process: Mapping[str, Any]) -> Any:
             continue
         status, noun = each["execution_status"], kind_of(each["target"]).work_noun
         shown_status = "not read" if status is None else status or "none"
-        is_usual = shown_status in ("RUNNING", "PENDING_REDRIVE", "not read") or each["state"] == "RESERVED"
         work = each["glue_run"] or each["child"]
         work_text = f"{noun} {work['state']} {work['id']}" if work else f"no {noun} found"
-        rows.add_row(*shown, Text(shown_status, "" if is_usual else "red"), work_text, each["execution"])
+        rows.add_row(*shown, Text(shown_status, "red" if is_dead(each) else ""), work_text, each["execution"])
     return rows
 
 

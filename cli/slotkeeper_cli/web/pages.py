@@ -14,11 +14,10 @@ from starlette.responses import Response
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
-from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
-from slotkeeper_cli.holders import lease_text
+from slotkeeper_cli.holders import is_dead, lease_text
 from slotkeeper_cli.look.pages import kind
 from slotkeeper_cli.web.actions import Fields
 from slotkeeper_cli.web.frame import Console, PagePart, View
@@ -267,9 +266,7 @@ def _empty_queue(process: Mapping[str, Any], event_source: Sequence[Any]) -> Map
 
 def _holder(holder: Mapping[str, Any], process: str) -> Mapping[str, Any]:
     is_lease = holder["state"] == "LEASED"
-    status = holder.get("execution_status")  # None: it was not read; "": there is no such execution
-    is_lost = status == "" and holder["state"] != "RESERVED"  # a reservation comes before its execution
-    dead = f"execution {status or 'not found'}" if status in CLOSED_STATUSES or is_lost else ""
+    dead = f"execution {holder['execution_status'] or 'not found'}" if is_dead(holder) else ""
     if is_lease and holder["seconds_left"] < -CLOCK_SKEW_SECONDS:
         dead = "expired"
     stops = not (is_lease or dead) and holder["request_id"]
