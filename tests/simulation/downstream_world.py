@@ -211,10 +211,13 @@ class DownstreamWorld(RetryWorld):
 
     # Answers to actors ---------------------------------------------------------------------------------------------
 
+    def clock_of(self, name: str, actor: Actor) -> float:
+        return self.now + self._skew(name)
+
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
-        if question.operation == "clock":
-            return Answer(self.now + self._skew(name))
         answer = super().own_answer(name, actor, question)
+        if question.operation != "work":
+            return answer
         request_id, attempt = question.parameters
         notes: Notes = actor.notes
         allowed = self.plan.attempts + self.redriven.count(request_id)

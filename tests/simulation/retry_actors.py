@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import PolicyParameter
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation.frozen import Record
-from tests.simulation.transcript import Outside, Program, Question
+from tests.simulation.transcript import Outside, Program, Question, replacing
 
 WORK, DEAD_LETTERS, SCHEDULES_DEAD, LEDGER, BUCKET = "work", "work-dead", "schedules-dead", "ledger", "bucket"
 VISIBILITY, INVOCATION, LARGEST = 720, 120, 1_047_552  # as in template.yaml
@@ -74,26 +75,19 @@ def deliver(
         attributes: the message's attributes, as they were sent.
     """
     time = _Time(outside, started)
-    sqs = _Client(outside, "sqs", time)
+    sqs = outside.client("sqs")
     watched = watching and Downstreams(
-        DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS),  # type: ignore[arg-type]
+        DownstreamTable(outside.client("dynamodb"), DOWNSTREAMS),
         most=watching.most,
         clock=time.now,
     )
     if watched and watching:
         watched._carried = list(watching.carried)
     consumer_ = Consumer(
-        Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
-        RetryQueue(
-            sqs, _Client(outside, "scheduler", time), WORK, RETRY_QUEUE, max_delay=max_delay, max_message_bytes=LARGEST
-        ),  # type: ignore[arg-type]
-        DeadLetterQueue(sqs, DEAD_LETTERS, LARGEST),  # type: ignore[arg-type]
-        PolicyParameter(
-            _Client(outside, "ssm", time) if policy is None else _Parameter(policy),  # type: ignore[arg-type]
-            "policy",
-            on_invalid=_refuse_invalid_policy if policy is not None else lambda _reason: None,
-            clock=lambda: 0.0,
-        ),
+        Ledger(outside.client("dynamodb"), LEDGER),
+        RetryQueue(sqs, outside.client("scheduler"), WORK, RETRY_QUEUE, max_delay=max_delay, max_message_bytes=LARGEST),
+        DeadLetterQueue(sqs, DEAD_LETTERS, LARGEST),
+        _read(outside) if policy is None else _given(policy),
         downstreams=watched,
         downstream=lambda request: request.payload.get("to", DEFAULT),
         work_seconds=WORK_SECONDS,
@@ -115,12 +109,8 @@ def deliver(
         "eventSource": "aws:sqs",
     }
     invocation = _Invocation(token)
-    _install_doubles()
-    before = _running.set(invocation)
-    try:
-        answer = RetryingWorker(consumer_, _work(outside, time)).handle({"Records": [record]}, time)  # type: ignore[arg-type]
-    finally:
-        _running.reset(before)
+    with _replacing(invocation):
+        answer = RetryingWorker(consumer_, _work(outside)).handle({"Records": [record]}, time)
     return not answer["batchItemFailures"], invocation.last, tuple(watched._carried) if watched else ()
 
 
@@ -132,34 +122,26 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
     """
     time = _Time(outside, now)
     retries = RetryOperations(
-        Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
-        RetryQueue(_Client(outside, "sqs", time), _Client(outside, "scheduler", time), WORK, RETRY_QUEUE),  # type: ignore[arg-type]
+        Ledger(outside.client("dynamodb"), LEDGER),
+        RetryQueue(outside.client("sqs"), outside.client("scheduler"), WORK, RETRY_QUEUE),
         time.now,
     )
-    _install_doubles()
-    before = _running.set(_Invocation(token))
-    try:
+    with _replacing(_Invocation(token)):
         outcome = retries.cancel(request_id, "operator") if step == "cancel" else retries.run_now(request_id)
-    finally:
-        _running.reset(before)
     return type(outcome).__name__
 
 
 def operate_breaker(outside: Outside, now: float, step: str, token: str) -> str:
     """Run an operator's command on the breaker, `open` or `close`; the state after it."""
     time = _Time(outside, now)
-    table = DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS)  # type: ignore[arg-type]
+    table = DownstreamTable(outside.client("dynamodb"), DOWNSTREAMS)
     force = rules.force_open if step == "open" else rules.force_closed
-    _install_doubles()
-    before = _running.set(_Invocation(token))
-    try:
+    with _replacing(_Invocation(token)):
         _, after, _ = table.change(DEFAULT, lambda health: (force(health, time.now(), "a test", "operator"), None))
-    finally:
-        _running.reset(before)
     return after.state
 
 
-def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[str, Any]]:
+def _work(outside: Outside) -> Callable[[WorkRequest, float], dict[str, Any]]:
     """Work with one effect, a conditional write. `poison`, `fails` and `breaks` in the payload make it fail."""
 
     def perform(request: WorkRequest, _seconds: float) -> dict[str, Any]:
@@ -167,7 +149,6 @@ def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[
         outside.ask(Question("actor", "work", (request.request_id, request.attempt)))
         if payload.get("seconds"):
             outside.sleep(payload["seconds"])
-            time.passes()
         if "poison" in payload:
             raise Poison(payload["poison"])
         if request.attempt <= payload.get("fails", 0):
@@ -175,7 +156,7 @@ def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[
         if request.attempt <= payload.get("breaks", 0):
             raise ZeroDivisionError("a mistake in the work")
         try:
-            _Client(outside, "s3", time).put_object(
+            outside.client("s3").put_object(
                 Bucket=BUCKET, Key=request.request_id, Body=str(request.attempt), IfNoneMatch="*"
             )
         except ClientError as error:
@@ -189,45 +170,34 @@ def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[
 
 
 class _Time:
-    """The invocation's clock and Lambda context. Only calls take time, so the clock is read only after a call."""
+    """The invocation's clock and Lambda context. Until its first call, the clock shows when it has started."""
 
     def __init__(self, outside: Outside, started: float) -> None:
         self._outside = outside
         self._began = started
-        self._now: float | None = started
-
-    def passes(self) -> None:
-        self._now = None
 
     def now(self) -> float:
-        if self._now is None:
-            self._now = self._outside.clock()
-        return self._now
+        return float(self._outside.clock()) if self._outside.asked else self._began
 
     def get_remaining_time_in_millis(self) -> int:
         return max(0, int(1000 * (INVOCATION - self.now() + self._began)))
 
 
-class _Client:
-    """A client whose calls take time."""
-
-    def __init__(self, outside: Outside, service: str, time: _Time) -> None:
-        self._client = outside.client(service)
-        self._time = time
-
-    def __getattr__(self, operation: str) -> Callable[..., Any]:
-        self._time.passes()
-        return getattr(self._client, operation)  # type: ignore[no-any-return]
+@cache
+def _given(policy: str) -> PolicyParameter:
+    """The policy, read without a question."""
+    ssm: Any = SimpleNamespace(get_parameter=lambda **_: {"Parameter": {"Value": policy}})
+    return PolicyParameter(ssm, "policy", on_invalid=_refuse_invalid_policy, clock=lambda: 0.0)
 
 
-class _Parameter:
-    """SSM with the policy's parameter."""
+def forget() -> None:
+    """Clear the cache of policies."""
+    _given.cache_clear()
 
-    def __init__(self, policy: str) -> None:
-        self._policy = policy
 
-    def get_parameter(self, **_: Any) -> Any:
-        return {"Parameter": {"Value": self._policy}}
+def _read(outside: Outside) -> PolicyParameter:
+    """The policy, read by a call that may fail."""
+    return PolicyParameter(outside.client("ssm"), "policy", on_invalid=lambda _reason: None, clock=lambda: 0.0)
 
 
 class _Invocation:
@@ -262,30 +232,6 @@ class _Invocation:
     inject_lambda_context = log_metrics
 
 
-_running: ContextVar[_Invocation | None] = ContextVar("_running", default=None)  # each greenlet has its own
-
-
-class _Double:
-    """A double of a module's object: the running invocation's, or outside of invocations the real one.
-
-    It replaces the object permanently, since one invocation continues while others are suspended.
-    """
-
-    def __init__(self, real: Any) -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_running.get() or self._real, name)
-
-
-class _Codes(_Double):
-    """A double of `uuid` that returns a new code each time."""
-
-    def __getattr__(self, name: str) -> Any:
-        running = _running.get()
-        return running.code if running and name == "uuid4" else getattr(self._real, name)
-
-
 def code_of(token: str) -> str:
     """The common part of the codes of a delivery or command."""
     return token.replace(" delivery ", ".").replace(" ", "")
@@ -296,17 +242,15 @@ def names_of(carried: tuple[Any, ...]) -> frozenset[str]:
     return frozenset(each.permit.code.rpartition(".")[0] for each in carried)
 
 
-def _install_doubles() -> None:
-    """Replace the objects, again in each invocation: other tests reload the modules, as a cold start does."""
-    for module, name, double in (
-        (consumer, "uuid", _Double),
-        (operations, "uuid", _Double),
-        (downstreams, "uuid", _Codes),
-        (worker_module, "logger", _Double),
-        (worker_module, "metrics", _Double),
-    ):
-        if not isinstance(real := getattr(module, name), _Double):
-            setattr(module, name, double(real))
+def _replacing(invocation: _Invocation) -> AbstractContextManager[None]:
+    """Replace random values, logger and metrics while code runs."""
+    return replacing(
+        (consumer, "uuid", invocation),
+        (operations, "uuid", invocation),
+        (downstreams, "uuid", SimpleNamespace(uuid4=invocation.code)),
+        (worker_module, "logger", invocation),
+        (worker_module, "metrics", invocation),
+    )
 
 
 def _refuse_invalid_policy(reason: str) -> None:

@@ -269,20 +269,17 @@ class RetryWorld(World):
     # Answers to actors ---------------------------------------------------------------------------------------------
 
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
-        match question.operation:
-            case "clock":
-                return Answer(self.now)
-            case "work":
-                request_id, attempt = question.parameters
-                self.log(name, f"begins attempt {attempt} of {request_id}")
-                if question.parameters in self.performed:
-                    raise Violation("R2", f"attempt {attempt} of {request_id} begins a second time")
-                if properties.status(self.services["dynamodb"][LEDGER].get(request_id)) == "SUCCEEDED":
-                    raise Violation("R2", f"attempt {attempt} of {request_id} begins after {request_id} succeeded")
-                properties.check_not_cancelled(self.services["dynamodb"][LEDGER].get(request_id), attempt)
-                self.performed |= {question.parameters}
-                return Answer()
-        raise AssertionError(f"no service answers {question}")
+        if question.operation != "work":
+            return super().own_answer(name, actor, question)
+        request_id, attempt = question.parameters
+        self.log(name, f"begins attempt {attempt} of {request_id}")
+        if question.parameters in self.performed:
+            raise Violation("R2", f"attempt {attempt} of {request_id} begins a second time")
+        if properties.status(self.services["dynamodb"][LEDGER].get(request_id)) == "SUCCEEDED":
+            raise Violation("R2", f"attempt {attempt} of {request_id} begins after {request_id} succeeded")
+        properties.check_not_cancelled(self.services["dynamodb"][LEDGER].get(request_id), attempt)
+        self.performed |= {question.parameters}
+        return Answer()
 
     def finished(self, name: str, actor: Actor) -> None:
         result = actor.node.result

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.transcript import drop_suspended
 from tests.simulation.worlds import Choice, Violation, World
 
 MOST_STEPS = 400  # in the part of a schedule that has faults
@@ -48,9 +47,7 @@ def run(world: World, random: Random) -> int:
             continue
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
         steps += 1
-    steps += _to_the_end(world, random)
-    drop_suspended()
-    return steps
+    return steps + _to_the_end(world, random)
 
 
 def _to_the_end(world: World, random: Random) -> int:

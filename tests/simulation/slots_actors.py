@@ -50,6 +50,7 @@ VISIBILITY, ENDING_VISIBILITY = 180, 360  # seconds, of the starter's queues and
 RETENTION = 30 * 86400  # seconds
 AGE = AGE_SECONDS
 LEASE_SECONDS, EXTEND_SECONDS = 60, 30
+POLL_SECONDS = 10  # of a caller that waits for a lease; a second at most in the code, which only makes more states
 RUNS_BLOCK, LEAVES_BLOCK = Question("actor", "runs block", None), Question("actor", "leaves block", None)
 
 lease_protocol.logger.setLevel("CRITICAL")
@@ -274,7 +275,7 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
         clock=outside.clock,
         monotonic=outside.clock,
         sleep=outside.sleep,
-        jitter=lambda _, high: high,
+        jitter=lambda *_: POLL_SECONDS,
         new_code=lambda: next(texts),
     )
     try:

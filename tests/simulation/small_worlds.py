@@ -16,6 +16,7 @@ from tests.simulation import (
     downstream_world,
     frozen,
     random_slots,
+    retry_actors,
     retry_properties,
     retry_world,
     slots_state,
@@ -334,7 +335,16 @@ MOST_RECORDS = 600_000  # with their references some 1.3 GB
 
 def forget() -> None:
     """Clear all caches of actors and services, because the code has changed, or to bound memory."""
-    for module in (transcript, frozen, worlds, workflow, retry_properties, downstream_properties, slots_state):
+    for module in (
+        transcript,
+        frozen,
+        worlds,
+        workflow,
+        retry_actors,
+        retry_properties,
+        downstream_properties,
+        slots_state,
+    ):
         module.forget()
 
 

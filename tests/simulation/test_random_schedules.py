@@ -19,13 +19,15 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.work import GlueRuns
 from tests.simulation import random_slots, small_worlds, workflow
+from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.world_runs import breaks, first_broken
+from tests.simulation.worlds import Choice
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(1440, 1590)
-TARGETS = [*range(1358, 1528), 1550, 1645, 1706, 1908, 1922, 2418, 2609]
+TARGETS = [*range(1358, 1528), 1550, 1643, 1708]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,19 @@ def test_every_guarantee_holds_in_random_schedules(kind: str, seeds: Iterable[in
 
 def test_children_and_callers_in_random_schedules_which_enter_every_state() -> None:
     assert first_broken(random_slots.random_world_of_targets, TARGETS) == ("", -1)
+    dynamodb_is_down_when_the_work_ends()
     assert workflow.entered >= states().keys()
+
+
+def dynamodb_is_down_when_the_work_ends() -> None:
+    """A schedule in which the outcome of a request cannot be recorded, which random ones seldom have."""
+    world = SlotsWorld(Plan((Sent("a"),), run_seconds=(60,), first_run=60))
+    while not any(actor.question.operation == "wait_for_end" for actor in world.actors.values()):
+        world.take((world.steps() or world.time_steps())[0])
+    world.take(Choice("outage", "dynamodb", is_fault=True))
+    while choices := world.steps() or world.time_steps():
+        world.take(choices[0])
+    world.check_end()
 
 
 # Controls ----------------------------------------------------------------------------------------------------------
@@ -105,7 +119,7 @@ def no_dispatch_by_the_janitor(patch: Patch) -> None:
     ("remove", "broken_property", "least", "given"),
     [
         (freed_half_an_hour_late, "S4", 0.05, {"aim": "deaths"}),
-        (an_event_frees_nothing, "S4", 0.05, {"aim": "deaths"}),
+        (an_event_frees_nothing, "S4", 0.03, {"aim": "deaths"}),
         # Without status events, which would free the slot before the janitor's runs.
         (freed_one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
         (glue_runs_are_not_stopped, "S4", 0.02, {"aim": "deaths", "run_seconds": (1200,)}),

@@ -1,20 +1,16 @@
 """The token lock's code as actors: instances that call an API with the shared token, the refresher, and the operator.
 
-The code reads `time` and `datetime`, pauses by backoff and draws release codes. While an actor runs, `Outside` provides
-all of these. Both clocks are read once between two calls: no time passes there, because actors freeze at calls only.
+The code reads `time` and `datetime`, pauses by backoff and draws release codes. While it runs, `Clocks` replaces all of
+these. No time passes between two calls, because actors freeze at calls only.
 """
 
 from __future__ import annotations
 
 import datetime
-import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from types import ModuleType, SimpleNamespace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from backoff import _jitter, _sync
 from botocore.exceptions import BotoCoreError, ClientError
@@ -33,7 +29,7 @@ from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_search
 from slotkeeper.token.timing import KnownToken
 from tests.simulation.frozen import freeze
-from tests.simulation.transcript import Outside, Program, Question
+from tests.simulation.transcript import Outside, Program, Question, replacing
 
 TOKENS, NAME = "tokens", "bot"
 UNAUTHORIZED = "401"
@@ -62,25 +58,16 @@ class Clocks:
     def __init__(self, outside: Outside, name: str) -> None:
         self._outside = outside
         self._name = name
-        self._read_after = -1
-        self._wall = self._monotonic = 0.0
-
-    def _read(self) -> None:
-        if self._read_after != self._outside.asked:
-            self._wall, self._monotonic = self._outside.ask(Question("actor", "clocks", None))
-            self._read_after = self._outside.asked
 
     def wall(self) -> float:
-        self._read()
-        return self._wall
+        return float(self._outside.clock()[0])
 
     def monotonic(self) -> float:
-        self._read()
-        return self._monotonic
+        return float(self._outside.clock()[1])
 
     @property
     def datetime(self) -> Clocks:
-        """The double of the class `datetime`; the code uses only `now`."""
+        """Replaces the class `datetime`, of which the code uses only `now`."""
         return self
 
     def now(self) -> datetime.datetime:
@@ -133,41 +120,16 @@ class Chat:
         self._outside.ask(Question("lambda", "invoke", freeze({"name": release_code})))
 
 
-_running: ContextVar[Clocks | None] = ContextVar("_running", default=None)  # each greenlet has its own
-
-
-@contextmanager
-def outside_only(outside: Outside, name: str, made: type[Clocks] = Clocks) -> Iterator[Clocks]:
-    """Provide time, pauses and random values from `outside`."""
-    clocks = made(outside, name)
-    before = _running.set(clocks)
-    try:
-        yield clocks
-    finally:
-        _running.reset(before)
-
-
-class _Double:
-    """A module double with the functions of the running actor's Clocks, or else the module's."""
-
-    def __init__(self, real: ModuleType) -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> Any:
-        clocks = _running.get()
-        return getattr(clocks if clocks is not None and hasattr(Clocks, name) else self._real, name)
-
-
-def _uuid4() -> Any:
-    clocks = _running.get()
-    return uuid4() if clocks is None else clocks.uuid4()
-
-
-# Code that is suspended at a call continues after other code has run, so these are replaced permanently.
-token_lock.time = token_search.time = _sync.time = _Double(time)
-_sync.datetime = _Double(datetime)
-_jitter.random = _Double(random)
-token_search.uuid4 = _uuid4
+def _replacing(clocks: Clocks) -> AbstractContextManager[None]:
+    """Replace time, pauses and random values while code runs."""
+    return replacing(
+        (token_lock, "time", clocks),
+        (token_search, "time", clocks),
+        (token_search, "uuid4", clocks.uuid4),
+        (_sync, "time", clocks),
+        (_sync, "datetime", clocks),
+        (_jitter, "random", clocks),
+    )
 
 
 def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, settings: Settings) -> SharedToken:
@@ -192,8 +154,8 @@ def _outcome(call: Callable[[], Any]) -> str:
 
 def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls: int, settings: Settings) -> None:
     """Make calls one after the other with one SharedToken, and report each start and end to the world."""
-    with outside_only(outside, name) as clocks:
-        chat = Chat(outside, name)
+    clocks, chat = Clocks(outside, name), Chat(outside, name)
+    with _replacing(clocks):
         token = _shared_token(outside, name, clocks, chat, settings)
         if cached is not None:
             token._cached = KnownToken(*cached)
@@ -206,8 +168,8 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
 
 def refresh(outside: Outside, name: str, delegated_code: str | None, settings: Settings) -> None:
     """One invocation of the refresher function."""
-    with outside_only(outside, name) as clocks:
-        chat = Chat(outside, name)
+    clocks, chat = Clocks(outside, name), Chat(outside, name)
+    with _replacing(clocks):
         token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
         outside.ask(Question("actor", "begin", None))
         outcome = _outcome(lambda: token.refresh(delegated_code, settings.within))

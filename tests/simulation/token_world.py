@@ -7,6 +7,7 @@ find something new. A frozen actor may continue at any moment between.
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from slotkeeper.chatbot.token import timing
 from slotkeeper.token.timing import OWN_FAILURE_PAUSE
@@ -214,18 +215,20 @@ class TokenWorld(TokenState):
 
     # Answers to actors ---------------------------------------------------------------------------------------------
 
+    def clock_of(self, name: str, actor: Actor) -> Any:
+        """Its clock and its monotonic clock."""
+        return (self.now + actor.notes.ahead, self.now - actor.notes.behind)
+
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         notes = actor.notes
         match question.operation:
-            case "clocks":
-                return Answer((self.now + notes.ahead, self.now - notes.behind))
             case "begin":
                 self.actors[name] = actor._replace(notes=notes._replace(began=self.now, paused=0.0))
                 return Answer()
             case "end":
                 self._check_outcome(name, notes, question.parameters)
                 return Answer()
-        raise AssertionError(f"no service answers {question}")
+        return super().own_answer(name, actor, question)
 
     def perform(self, question: Question) -> Answer:
         if question.service == "chat":

@@ -2,24 +2,23 @@
 
 Code between two calls of AWS is deterministic if the clock, identifiers and jitter come from outside. So the list of
 answers that an actor has received is its whole state. A `Node` is such a list, with the next question or the result.
-Nodes are cached. The code itself runs only for a new list of answers, up to the first question without an answer: from
-the question before, if it is still suspended there, or else from its beginning, with these answers.
+For a new list the code runs from its beginning, with these answers, up to the first question without one, which raises
+`Unanswered`. Nodes are cached, so this happens once for each list.
 
-    program = Program(lambda outside, message: Starter(Slots(outside.client("dynamodb"), ...)).admit(message))
-    node = program.begin(message)
-    node.question          Question("dynamodb", "update_item", ...)
+    program = Program("reader", lambda outside, process: Slots(outside.client("dynamodb"), "slots").read(process))
+    node = program.begin("p")
+    node.question          Question("dynamodb", "get_item", ...)
     node = node.after(Answer(...))
     node.result            the code's result, when it has no further question
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
-from greenlet import GreenletExit, getcurrent, greenlet
 
 from tests.simulation.frozen import freeze, thaw
 
@@ -32,6 +31,9 @@ class Question(NamedTuple):
     service: str
     operation: str
     parameters: Any  # frozen
+
+
+CLOCK = Question("actor", "clock", None)
 
 
 class Answer(NamedTuple):
@@ -52,45 +54,48 @@ class Raised(NamedTuple):
     text: str
 
 
-class Node:
-    """An actor after a list of answers."""
+class Again(NamedTuple):
+    """The result of code that continues as if it began with these arguments, whatever its answers were."""
 
-    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result", "suspended")
+    arguments: tuple[Any, ...]
+
+
+class Unanswered(BaseException):
+    """Ends code at a question that has no answer yet.
+
+    `except Exception` does not catch it. Code that does, or that asks again in a `finally`, has no effect by that: each
+    further question raises it again, and the actor is at the first one.
+    """
+
+
+class Node:
+    """An actor after a list of answers: at a question, or at its end with a result."""
+
+    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result")
 
     def __init__(
-        self,
-        program: Program,
-        arguments: tuple[Any, ...],
-        answers: tuple[Answer, ...],
-        reached: Reached,
-        suspended: _Suspended | None = None,
+        self, program: Program, arguments: tuple[Any, ...], answers: tuple[Answer, ...], reached: Reached
     ) -> None:
         self._program = program
-        self.suspended = suspended
         self._known: dict[Answer, Node] = {}
         self.arguments = arguments
         self.answers = answers
-        self.question: Question | None = reached.question
-        self.result: Any = reached.result
+        self.question, self.result = reached
 
-    def after(self, answer: Answer) -> Node:
-        """The actor after this answer to its question."""
+    def after(self, answer: Answer, clock: Answer | None = None) -> Node:
+        """The actor after this answer to its question. `clock`: see Program.node."""
         node = self._known.get(answer)
         if node is None:
-            suspended, self.suspended = self.suspended, None
-            node = self._program.node(self.arguments, (*self.answers, answer), suspended)
-            self._known[answer] = node
+            node = self._known[answer] = self._program.node(self.arguments, (*self.answers, answer), clock)
         return node
 
-    def drop_suspended(self) -> None:
-        """End the code that is suspended at the question, if any: when it is needed, it runs from the beginning."""
-        if self.suspended is not None:
-            self.suspended.outside.is_dropped = True
-            self.suspended = None
+    def expect(self, answer: Answer, following: Node) -> None:
+        """Note the node after an answer."""
+        self._known[answer] = following
 
 
 class Reached(NamedTuple):
-    """A question or the result that the code has reached."""
+    """A question, or the result of code that has ended."""
 
     question: Question | None
     result: Any
@@ -98,8 +103,6 @@ class Reached(NamedTuple):
 
 class Program:
     """Code that takes the outside and arguments that can be hashed.
-
-    Other code runs while it is suspended at a question, so it must not change a global value while it runs.
 
     Args:
         name: for histories.
@@ -119,81 +122,68 @@ class Program:
             node = self._begun[arguments] = self.node(arguments, ())
         return node
 
-    def node(
-        self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], suspended: _Suspended | None = None
-    ) -> Node:
-        """The actor after these answers. Runs its code from where it is suspended, or else from the beginning."""
-        if suspended is None:
-            reached, suspended = self.run(arguments, answers)
-        else:
-            reached = suspended.code.switch(answers[-1])
-        node = Node(self, arguments, answers, reached, suspended if reached.question is not None else None)
-        if node.suspended is not None:
-            _suspended_nodes.append(node)
-            if len(_suspended_nodes) > MOST_SUSPENDED:
-                _suspended_nodes.popleft().drop_suspended()
-        return node
+    def node(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], clock: Answer | None = None) -> Node:
+        """Run the code from its beginning with these answers.
 
-    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> tuple[Reached, _Suspended]:
-        """Run the code to the question after these answers, or to its end."""
-        outside, code = Outside(answers), greenlet(self._go)
-        reached: Reached = code.switch(outside, arguments)
-        # With an unused answer the code is not deterministic, and the simulation would prove nothing.
-        assert outside.asked >= len(answers), f"{self.name} has not used all of {answers}"
-        return reached, _Suspended(outside, code)
-
-    def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Reached:
+        Args:
+            clock: the answer if the next question is CLOCK, as it often is. Then this run also makes the node after it.
+        """
+        outside, result = Outside(answers, clock), None
         try:
-            return Reached(None, self._code(outside, *arguments))
+            result = self._code(outside, *arguments)
+        except Unanswered:
+            pass
         except Exception as error:
-            return Reached(None, Raised(type(error).__name__, str(error)))
+            result = Raised(type(error).__name__, str(error))
+        # With an unused answer the code is not deterministic, and the simulation would prove nothing.
+        assert outside.asked == len(outside.answers), f"{self.name} has not used all of {answers}"
+        if isinstance(result, Again) and not outside.unanswered:
+            node = self.begin(*result.arguments)
+        else:
+            reached = Reached(outside.unanswered, None if outside.unanswered else result)
+            node = Node(self, arguments, outside.answers, reached)
+        if clock is None or len(outside.answers) == len(answers):
+            return node
+        before = Node(self, arguments, answers, Reached(CLOCK, None))
+        before.expect(clock, node)
+        return before
 
     def forget(self) -> None:
         """Drop all nodes, to bound memory. The caller must drop its own nodes too."""
         self._begun.clear()
 
 
-class _Suspended(NamedTuple):
-    """Code that is suspended at a question."""
-
-    outside: Outside
-    code: greenlet
-
-
-MOST_SUSPENDED = 2_000  # to bound memory
-_suspended_nodes: deque[Node] = deque()  # the oldest first, which a depth-first search needs last
 _programs: list[Program] = []
 
 
 def forget() -> None:
     """Drop the nodes of all programs; see Program.forget."""
-    drop_suspended()
     for program in _programs:
         program.forget()
-
-
-def drop_suspended() -> None:
-    """End all suspended code, to bound memory."""
-    while _suspended_nodes:
-        _suspended_nodes.pop().drop_suspended()
 
 
 class Outside:
     """Replaces AWS, time and random values for the code."""
 
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
-        self._answers = answers
-        self.identifiers = 0
+    def __init__(self, answers: tuple[Answer, ...], clock: Answer | None = None) -> None:
+        self.answers = answers
         self.asked = 0
-        self.is_dropped = False
+        self.unanswered: Question | None = None  # the first question without an answer
+        self._next_clock = clock
+        self._shown: Any = None  # by the clock, after `_shown_after` answers
+        self._shown_after = -1
+        self._identifiers = 0
 
     def client(self, service: str) -> Any:
         """A double of a boto3 client: each operation is a question."""
         return _Client(self, service)
 
-    def clock(self) -> float:
-        """Seconds since the epoch, by this actor's clock."""
-        return float(self.ask(Question("actor", "clock", None)))
+    def clock(self) -> Any:
+        """What this actor's clock shows: seconds since the epoch. It is read once between two calls: no time passes."""
+        if self._shown_after != self.asked:
+            self._shown = self.ask(CLOCK)
+            self._shown_after = self.asked
+        return self._shown
 
     def sleep(self, seconds: float) -> None:
         """Wait; the world decides what happens meanwhile."""
@@ -201,23 +191,33 @@ class Outside:
 
     def identifier(self) -> str:
         """A new identifier. It is the same when this actor runs again, and not unique among actors."""
-        self.identifiers += 1
-        return str(self.identifiers)
+        self._identifiers += 1
+        return str(self._identifiers)
 
     def ask(self, question: Question) -> Any:
         """The answer, thawed.
 
         Raises:
             ClientError, ReadTimeoutError, ConnectTimeoutError: the answer is this error.
+            Unanswered: there is no answer yet.
         """
-        if self.is_dropped:  # a question of a `finally` on the way out: it has no effect
-            raise GreenletExit
-        if self.asked < len(self._answers):
-            answer = self._answers[self.asked]
-            self.asked += 1
-        else:
-            self.asked += 1
-            answer = getcurrent().parent.switch(Reached(question, None))
+        if self.is_answered:
+            return self.answer(question.operation)
+        if self.unanswered is None and question is CLOCK and self._next_clock is not None:
+            self.answers, self._next_clock = (*self.answers, self._next_clock), None
+            return self.answer(question.operation)
+        self.unanswered = self.unanswered or question
+        raise Unanswered
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the next question has an answer. It need not be composed: its answer depends on the ones before."""
+        return self.asked < len(self.answers)
+
+    def answer(self, operation: str) -> Any:
+        """The next answer; see `ask`."""
+        answer = self.answers[self.asked]
+        self.asked += 1
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:
@@ -225,7 +225,7 @@ class Outside:
         if answer.error == UNSENT.error:
             raise ConnectTimeoutError(endpoint_url=ENDPOINT)
         response = {"Error": {"Code": answer.error, "Message": "simulated"}, "ResponseMetadata": {"RetryAttempts": 0}}
-        raise ClientError(response | (thaw(answer.value) or {}), question.operation)
+        raise ClientError(response | (thaw(answer.value) or {}), operation)
 
 
 class _Client:
@@ -235,6 +235,8 @@ class _Client:
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         def call(**parameters: Any) -> Any:
+            if self._outside.is_answered:
+                return self._outside.answer(operation)
             return self._outside.ask(Question(self._service, operation, freeze(parameters)))
 
         return call
@@ -262,3 +264,16 @@ def pages(call: Callable[..., Any], parameters: dict[str, Any]) -> Iterator[Any]
     while following := {name: page[token] for token, name in _TOKENS if page.get(token)}:
         page = call(**parameters | following)
         yield page
+
+
+@contextmanager
+def replacing(*replaced: tuple[Any, str, Any]) -> Iterator[None]:
+    """Replace attributes of modules while code runs that does not take their values as arguments."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, value in replaced:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)

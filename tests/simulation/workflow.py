@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
-from tests.simulation.frozen import freeze, thaw
-from tests.simulation.transcript import Outside, Program, Question
+from tests.simulation.frozen import Record, freeze, thaw
+from tests.simulation.transcript import Again, Outside, Program, Question
 from tests.simulation.worlds import DENIED
 from tests.workflow import interpreter
 from tests.workflow.case import denial
@@ -43,56 +43,51 @@ entered: set[str] = set()  # the states that any execution has entered
 
 
 def run(
-    outside: Outside,
-    name: str,
-    given: str,
-    redrives: int,
-    state_name: str,
-    variables: Any,
-) -> tuple[str, str, str]:
-    """Run an execution, from its start or from a redrive: "SUCCEEDED" or "FAILED", and the error's name and cause.
+    outside: Outside, name: str, given: str, redrives: int, at: str, variables: Record
+) -> tuple[str, str, str] | Again:
+    """Run a state of an execution: the following state, or "SUCCEEDED" or "FAILED" with the error's name and cause.
 
-    Reports each state that it enters, with the variables, since a redrive continues there.
+    What an execution does depends on its state and its variables only, so its answers before make no difference.
+    It reports each state that it enters, with the variables, since a redrive continues there.
 
     Args:
         given: the execution's input, as text.
-        state_name: the first state: START, or that of a redrive.
-        variables: the variables at that state, frozen.
+        at: the state: at first START.
     """
+    state, known = STATES[at], thaw(variables)
+    entered.add(at)
+    if state.kind != "Choice":
+        outside.ask(Question("actor", "enter", freeze({"state": at, "variables": known})))
     execution = {
         "Name": name,
         "Id": execution_arn(WORKFLOW, name),
         "Input": json.loads(given),
         "RedriveCount": redrives,
     }
-    at, known = state_name, thaw(variables)
-    while at != END:
-        state = STATES[at]
-        known = {variable: value for variable, value in known.items() if variable in _READ[at]}
-        entered.add(at)
-        if state.kind != "Choice":
-            outside.ask(Question("actor", "enter", freeze({"state": at, "variables": known})))
-        context = _context(outside, state, execution)
-        match state.kind:
-            case "Succeed":
-                return "SUCCEEDED", "", ""
-            case "Fail":
-                return "FAILED", state.fields["Error"], state.value("Cause", context, known)
-            case "Choice":
-                at = state.choose(context, known)
-            case "Wait":
-                outside.sleep(state.value("Seconds", context, known))
-                at, known = state.leave(context, known)
-            case "Pass":
-                at, known = state.leave(context, known)
-            case "Task":
-                try:
-                    at, known = _task(outside, state, context, known)
-                except StateFailed as failed:
-                    if failed.error != interpreter.DATA_LIMIT_EXCEEDED:  # States.ALL catches the others
-                        raise
-                    return "FAILED", failed.error, ""
-    return "SUCCEEDED", "", ""
+    context = _context(outside, state, execution)
+    match state.kind:
+        case "Succeed":
+            return "SUCCEEDED", "", ""
+        case "Fail":
+            return "FAILED", state.fields["Error"], state.value("Cause", context, known)
+        case "Choice":
+            following = state.choose(context, known)
+        case "Wait":
+            outside.sleep(state.value("Seconds", context, known))
+            following, known = state.leave(context, known)
+        case "Pass":
+            following, known = state.leave(context, known)
+        case "Task":
+            try:
+                following, known = _task(outside, state, context, known)
+            except StateFailed as failed:
+                if failed.error != interpreter.DATA_LIMIT_EXCEEDED:  # States.ALL catches the others
+                    raise
+                return "FAILED", failed.error, ""
+    if following == END:
+        return "SUCCEEDED", "", ""
+    read = {variable: value for variable, value in known.items() if variable in _READ[following]}
+    return Again((name, given, redrives, following, freeze(read)))
 
 
 def _context(outside: Outside, state: State, execution: dict[str, Any]) -> dict[str, Any]:

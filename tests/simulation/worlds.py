@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.frozen import Record, record
-from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
+from tests.simulation.transcript import CLOCK, LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
 DENIED = Answer(error="AccessDeniedException")
@@ -48,9 +48,9 @@ class Actor(NamedTuple):
         assert self.node.question is not None
         return self.node.question
 
-    def after(self, answer: Answer) -> Actor:
-        """The actor after this answer."""
-        return Actor(self.node.after(answer), self.asleep_until, self.notes)
+    def after(self, answer: Answer, clock: Answer | None = None) -> Actor:
+        """The actor after this answer. `clock`: what its clock shows then."""
+        return Actor(self.node.after(answer, clock), self.asleep_until, self.notes)
 
 
 # The faults of a call.
@@ -132,8 +132,14 @@ class World:
         raise NotImplementedError
 
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
-        """The world's answer to a question about clock, sleep or a run, or None if the actor has to wait for it."""
-        raise NotImplementedError
+        """The world's answer to a question about the clock or a run, or None if the actor has to wait for it."""
+        if question is CLOCK:
+            return Answer(self.clock_of(name, actor))
+        raise AssertionError(f"no service answers {question}")
+
+    def clock_of(self, name: str, actor: Actor) -> Any:
+        """What the clock of an actor shows."""
+        return self.now
 
     def slow_steps(self) -> list[Choice]:
         """Events in which time passes although an actor could continue."""
@@ -222,7 +228,7 @@ class World:
             return self.died(name, actor)
         if how == LOSE:
             answer = LOST
-        return self._advance(name, actor.after(answer))
+        return self._advance(name, actor.after(answer, Answer(self.clock_of(name, actor))))
 
     def land(self, number: str, how: str) -> None:
         """A call arrives after its sender gave up."""
@@ -236,7 +242,7 @@ class World:
         """An actor that slept, or waited for an answer of the world, continues."""
         actor = self.actors[name]
         if actor.asleep_until:
-            actor = actor.after(Answer())._replace(asleep_until=0)
+            actor = actor.after(Answer(), Answer(self.clock_of(name, actor)))._replace(asleep_until=0)
         self._advance(name, actor)
 
     def perform(self, question: Question) -> Answer:
@@ -270,7 +276,9 @@ class World:
             if answer is None:
                 break
             # The answer may have changed the world's notes.
-            actor = Actor(actor.node.after(answer), 0, self.actors.get(name, actor).notes)
+            actor = Actor(
+                actor.node.after(answer, Answer(self.clock_of(name, actor))), 0, self.actors.get(name, actor).notes
+            )
         self.actors[name] = actor
         if actor.node.question is None:
             del self.actors[name]
