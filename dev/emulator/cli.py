@@ -181,11 +181,12 @@ def send_work(body: str) -> None:
             raise EngineError("no worker is deployed here: run `make local-up`, which deploys it by default")
         sent = worker.SentMessage(aws, body or sample_body())
         say(f"sent {escape(sent.name)}")
-        last = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER)
-        result = worker.describe(last, sent.name, worker.result_lines(aws, last.row))
-    except (EngineError, BotoCoreError, ClientError, Stalled) as error:
+        result = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER).result or worker.NOT_BEGUN
+    except (EngineError, BotoCoreError, ClientError) as error:
         say(escape(str(error)))
         raise SystemExit(2) from None
+    except Stalled:
+        result = worker.NOT_BEGUN
     for line in result.lines:
         say(escape(line))
     if result.code == worker.NOTHING_RUNS:

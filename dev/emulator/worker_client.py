@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from dev.emulator import queue_reading
@@ -19,8 +18,6 @@ from dev.tools.function_folders import own_module
 
 # Seconds. For a later attempt, the command shows its time instead of waiting.
 MAX_WAIT = 60.0
-# Seconds within which a worker claims a received message, unless it fails before the claim.
-CLAIMED_WITHIN = 30.0
 # Seconds. The function's timeout ends an attempt after 120 s.
 STALLED_AFTER = 150.0
 LEDGER_KEY = 128  # characters of a request id
@@ -99,70 +96,35 @@ def drain_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
     return [parse_dead_letter(message) for message in drain(sqs, queue_url)]
 
 
-class End(Enum):
-    """The reason why the command stops waiting."""
+@dataclass(frozen=True)
+class WorkResult:
+    """What `make work` prints on the outcome of its message, and its exit code."""
 
-    SUCCEEDED = "SUCCEEDED"
-    DEAD_LETTERED = "DEAD_LETTERED"
-    WAITING = "its next attempt is later than MAX_WAIT"
-    DROPPED = "the ledger already had this attempt"
-    NOT_BEGUN = "the worker has received the message without claiming its request"
+    code: int
+    lines: list[str]
+
+
+NOT_BEGUN = WorkResult(
+    NOTHING_RUNS,
+    [
+        "the worker has not claimed the attempt: it holds the message back (slotkeeper --local retry breaker show), or "
+        "an earlier message makes the same attempt now, or the function fails at its start (its log states why)",
+        "a message that is held back returns when the downstream may be called, any other after 12 minutes",
+    ],
+)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The state of a message that was sent.
-
-    Args:
-        elapsed: seconds since it was sent.
-        visible, in_flight: messages on WorkQueue, including other messages.
-        before: the request's row before it was sent. None: there was none, or the body has no request id.
-        row: the row now.
-        dead_letter: of this message, or of the request whose row is DEAD_LETTERED.
-        unworked: `dead_letter` is of this message, which was refused without an attempt.
-        late: the next attempt is due later than `MAX_WAIT`.
-    """
+    """The state of a message that was sent `elapsed` seconds ago. `result`: None while it is to be waited for."""
 
     elapsed: float
-    visible: int
-    in_flight: int
-    before: LedgerRow | None = None
-    row: LedgerRow | None = None
-    dead_letter: DeadLetter | None = None
-    unworked: bool = False
-    late: bool = False
-
-    @property
-    def changed(self) -> LedgerRow | None:
-        """The row, if the ledger was written since the message was sent."""
-        return self.row if self.row != self.before else None
-
-    @property
-    def end(self) -> End | None:
-        """The reason to stop waiting; None while there is something to wait for."""
-        if self.unworked:
-            return End.DEAD_LETTERED
-        if row := self.changed:
-            if row.status == "WAITING":
-                return End.WAITING if self.late else None
-            return {"SUCCEEDED": End.SUCCEEDED, "DEAD_LETTERED": End.DEAD_LETTERED}.get(row.status)
-        if self.visible:
-            return None
-        if not self.in_flight:
-            return End.DROPPED
-        return End.NOT_BEGUN if self.elapsed > CLAIMED_WITHIN else None
+    status: str
+    result: WorkResult | None = None
 
     @property
     def ended(self) -> bool:
-        return self.end is not None
-
-    @property
-    def status(self) -> str:
-        if row := self.changed:
-            due = f", attempt {row.attempts + 1} begins at {row.next_attempt_at}" if row.next_attempt_at else ""
-            return f"{row.status}: attempt {row.attempts}{due}"
-        queued = self.visible + self.in_flight
-        return f"on WorkQueue: {counted(queued, 'message')}, {self.in_flight} in flight" if queued else "off WorkQueue"
+        return self.result is not None
 
 
 def request_id_of(body: str) -> str | None:
@@ -189,8 +151,8 @@ class SentMessage:
 
     def __init__(self, aws: EmbeddedAws, body: str) -> None:
         """Send it. Raises ClientError if SQS refuses it. `name` is only displayed."""
+        self._aws, self._outputs = aws, aws.outputs
         self._sqs, self._dynamodb = aws.client("sqs"), aws.client("dynamodb")
-        self._outputs = aws.outputs
         self.request_id = request_id_of(body)
         self.name = self.request_id or "a body without a request id"
         self._before = self._row()
@@ -201,18 +163,26 @@ class SentMessage:
         """Read the state. The queue is read first: a message that has left it is in the ledger or a dead letter."""
         depth = queue_reading.depth(self._sqs, self._outputs["WorkQueueUrl"])
         row = self._row()
-        gone = row == self._before and not depth["visible"] and not depth["in flight"]
-        dead_letter = self._dead_letter_of(row) if gone or (row and row.status == "DEAD_LETTERED") else None
-        return Observation(
-            elapsed=elapsed,
-            visible=depth["visible"],
-            in_flight=depth["in flight"],
-            before=self._before,
-            row=row,
-            dead_letter=dead_letter,
-            unworked=dead_letter is not None and dead_letter.source_message_id == self._message_id,
-            late=row is not None and row.next_attempt_at is not None and _seconds_until(row.next_attempt_at) > MAX_WAIT,
-        )
+        if row is not None and row != self._before:
+            return Observation(elapsed, f"{row.status}: attempt {row.attempts}", self._outcome(row))
+        if queued := depth["visible"] + depth["in flight"]:
+            return Observation(elapsed, f"on WorkQueue: {counted(queued, 'message')}, {depth['in flight']} in flight")
+        refused = self._dead(lambda each: each.source_message_id == self._message_id)
+        before = (self._outcome(row) or WorkResult(SUCCEEDED, [f"it is {row.status}"])) if row else None
+        return Observation(elapsed, "off WorkQueue", without_attempt(self.name, refused, before))
+
+    def _outcome(self, row: LedgerRow) -> WorkResult | None:
+        if row.status == "SUCCEEDED":
+            return outcome_of(row, time.time(), result=result_lines(self._aws, row))
+        if row.status != "DEAD_LETTERED":
+            return outcome_of(row, time.time())
+        # The dead-letter message of an earlier attempt stays after a manual redrive.
+        wanted = (row.request_id, row.attempts)
+        return outcome_of(row, time.time(), self._dead(lambda each: (each.idempotency_key, each.retry_count) == wanted))
+
+    def _dead(self, is_wanted: Callable[[DeadLetter], bool]) -> DeadLetter | None:
+        messages = peek(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        return next(filter(is_wanted, map(parse_dead_letter, messages)), None)
 
     def _row(self) -> LedgerRow | None:
         if self.request_id is None:
@@ -222,89 +192,54 @@ class SentMessage:
         item = self._dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return parse_row(item) if item else None
 
-    def _dead_letter_of(self, row: LedgerRow | None) -> DeadLetter | None:
-        queued = peek(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
-        dead_letters = [parse_dead_letter(message) for message in queued]
-        own = [each for each in dead_letters if each.source_message_id == self._message_id]
-        if not own and row is not None:
-            wanted = (row.request_id, row.attempts)  # an earlier attempt's dead letter stays after a manual redrive
-            own = [each for each in dead_letters if (each.idempotency_key, each.retry_count) == wanted]
-        return own[-1] if own else None
-
-
-def _seconds_until(instant: str) -> float:
-    return datetime.fromisoformat(instant).timestamp() - time.time()
-
-
-# ---------------------------------------------------------------------------------------------------- what is printed
-
-
-@dataclass(frozen=True)
-class WorkResult:
-    """What `make work` prints on the outcome of its message, and its exit code."""
-
-    code: int
-    lines: list[str]
-
 
 def resend(body: str) -> str:
     """The shell command that sends a body unchanged."""
     return f"make work BODY={shlex.quote(body)}"
 
 
-def describe(last: Observation, name: str, result_lines: Sequence[str]) -> WorkResult:
-    """The report on the last observation. `name` is only displayed. `result_lines`: printed after a success."""
-    if last.end is End.NOT_BEGUN:
+def outcome_of(
+    row: LedgerRow, now: float, dead: DeadLetter | None = None, result: Sequence[str] = ()
+) -> WorkResult | None:
+    """The outcome by the ledger; None while an attempt is to come soon.
+
+    Args:
+        dead: the dead-letter message of the row's last attempt.
+        result: printed after a success.
+    """
+    after, name = f"after {counted(row.attempts, 'attempt')}", row.request_id
+    if row.status == "SUCCEEDED":
+        return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *result])
+    error = row.last_error or "no error is recorded"
+    if row.status == "DEAD_LETTERED":
+        again = f"slotkeeper --local dlq redrive work --id {shlex.quote(name)}"
         return WorkResult(
-            NOTHING_RUNS,
+            DEAD_LETTERED,
             [
-                "the worker has received the message and not claimed the attempt: it holds the message back "
-                "(slotkeeper --local retry breaker show), or an earlier message makes the same attempt now, or the "
-                "function fails at its start (its log states why)",
-                "a message that is held back returns when the downstream may be called, any other 12 minutes after it "
-                "was received",
+                f"{name} is dead-lettered {after}: {dead.code if dead else 'its message has left WorkDeadLetterQueue'}",
+                error,
+                f"correct the cause, and send it as attempt {row.attempts + 1}: {again}",
             ],
         )
-    if last.dead_letter is not None and last.unworked:
-        return _unworked(name, last.dead_letter)
-    if last.row is None:
-        return WorkResult(
-            NOTHING_RUNS, ["the message left WorkQueue without an outcome or a dead letter: see the functions' log"]
-        )
-    result = _by_row(name, last.row, last.dead_letter, result_lines)
-    if last.end is End.DROPPED:
-        first = f"dropped: the ledger already has this attempt of {name}. Its row:"
-        return WorkResult(result.code, [first, *result.lines])
-    return result
+    due = row.next_attempt_at
+    if due is None or datetime.fromisoformat(due).timestamp() - now <= MAX_WAIT:
+        return None
+    later = f"slotkeeper --local request show {shlex.quote(name)}"
+    return WorkResult(
+        SUCCEEDED,
+        [
+            f"{name} is WAITING {after}; the next attempt begins at {due}",
+            f"last error: {error}",
+            f"its outcome later: {later}",
+        ],
+    )
 
 
-def _unworked(name: str, dead_letter: DeadLetter) -> WorkResult:
-    code = dead_letter.code or "no code"
-    lines = [f"{name} is dead-lettered without an attempt: {code}", dead_letter.reason or "no reason"]
-    if code == "InvalidMessage":
-        lines.append("correct the body, and send it again")
-    return WorkResult(DEAD_LETTERED, lines)
-
-
-def _by_row(name: str, row: LedgerRow, dead_letter: DeadLetter | None, result_lines: Sequence[str]) -> WorkResult:
-    after = f"after {counted(row.attempts, 'attempt')}"
-    if row.status == "SUCCEEDED":
-        return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *result_lines])
-    if row.status == "DEAD_LETTERED":
-        return _dead_lettered(f"{name} is dead-lettered {after}", row, dead_letter)
-    lines = [f"{name} is {row.status} {after}"]
-    if row.status == "WAITING":
-        lines = [f"{name} is WAITING {after}; the next attempt begins at {row.next_attempt_at}"]
-    if row.last_error:
-        lines.append(f"last error: {row.last_error}")
-    later = f"slotkeeper --local request show {shlex.quote(row.request_id)}"
-    return WorkResult(SUCCEEDED, [*lines, f"its outcome later: {later}"])
-
-
-def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:
-    if dead_letter is None:
-        missing = f"{what}; its dead letter is no longer in WorkDeadLetterQueue"
-        return WorkResult(DEAD_LETTERED, [missing, row.last_error or "no error is recorded"])
-    again = f"slotkeeper --local dlq redrive work --id {shlex.quote(row.request_id)}"
-    lines = [f"{what}: {dead_letter.code}", dead_letter.reason or "no reason"]
-    return WorkResult(DEAD_LETTERED, [*lines, f"correct the cause, and send it as attempt {row.attempts + 1}: {again}"])
+def without_attempt(name: str, refused: DeadLetter | None, before: WorkResult | None) -> WorkResult:
+    """The outcome of a message that has left the queue, and whose row has not changed. `before`: that of the row."""
+    if refused is not None:
+        lines = [f"{name} is dead-lettered without an attempt: {refused.code}", refused.reason or "no reason"]
+        return WorkResult(DEAD_LETTERED, lines)
+    if before is not None:
+        return WorkResult(before.code, [f"dropped: the ledger already has this attempt of {name}", *before.lines])
+    return WorkResult(NOTHING_RUNS, ["the message left WorkQueue without an outcome: see the functions' log"])

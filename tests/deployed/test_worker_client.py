@@ -1,10 +1,9 @@
-"""`make work`: the observation of a sent message, and the printed outcome."""
+"""`make work`: the outcome of a sent message by the ledger or a dead letter, as it is printed."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -12,59 +11,46 @@ import pytest
 from dev.emulator import next_steps
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EngineError
-from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
+from dev.emulator.worker_client import DeadLetter, LedgerRow
 
-FIRST = "1970-01-01T00:16:40.500Z"
-UNREAD = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
-DEAD_LETTER = DeadLetter("the body", 1001.8, "Poison", "Poison: no such object", "a", 1, FIRST, FIRST, [{"attempt": 1}])
+NOW, FIRST = 1000.0, "1970-01-01T00:16:40.500Z"
+REFUSED = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
 SUCCEEDED = LedgerRow("a", "SUCCEEDED", 1, FIRST, FIRST, result='{"manifest": "m", "parts": 1}')
-WAITING = LedgerRow(
-    "a", "WAITING", 1, FIRST, FIRST, last_error="Retryable: no", next_attempt_at="2030-01-01T00:00:00.000Z"
-)
-DEAD = LedgerRow("a", "DEAD_LETTERED", 1, FIRST, FIRST, last_error="Poison: no")
-RUNNING = LedgerRow("a", "RUNNING", 1, FIRST, FIRST)
-NEW = Observation(elapsed=1.0, visible=0, in_flight=0)
+POISON = DeadLetter("the body", 1001.8, "Poison", "no such object", "a", 1, FIRST, FIRST, [{"attempt": 1}])
+DEAD = LedgerRow("a", "DEAD_LETTERED", 1, FIRST, FIRST, last_error="no such object")
+WAITING = LedgerRow("a", "WAITING", 1, FIRST, FIRST, last_error="Retryable: no")
+SOON, LATE = "1970-01-01T00:17:30.000Z", "2030-01-01T00:00:00.000Z"
 
 
 @pytest.mark.parametrize(
-    ("seen", "end"),
+    ("row", "dead", "code", "texts"),
     [
-        ({"visible": 1}, None),
-        ({"in_flight": 1}, None),
-        ({"in_flight": 1, "elapsed": 31.0}, End.NOT_BEGUN),
-        ({"in_flight": 1, "visible": 1, "elapsed": 31.0}, None),  # other messages may be first
-        ({"in_flight": 1, "elapsed": 31.0, "row": RUNNING}, None),
-        ({"row": WAITING, "late": True}, End.WAITING),
-        ({"dead_letter": UNREAD, "unworked": True, "before": SUCCEEDED, "row": SUCCEEDED}, End.DEAD_LETTERED),
-        ({"before": SUCCEEDED, "row": SUCCEEDED}, End.DROPPED),
-        ({"before": WAITING, "row": WAITING, "late": True}, End.DROPPED),
-        ({"before": SUCCEEDED, "row": SUCCEEDED, "in_flight": 1}, None),
-        ({"before": DEAD, "row": replace(SUCCEEDED, attempts=2)}, End.SUCCEEDED),
+        (SUCCEEDED, None, 0, ["a has succeeded after 1 attempt", "its result"]),
+        (DEAD, POISON, 1, ["1 attempt: Poison", "no such object", "2: slotkeeper --local dlq redrive work --id a"]),
+        (DEAD, None, 1, ["its message has left WorkDeadLetterQueue", "no such object", "--id a"]),
+        (replace(WAITING, next_attempt_at=LATE), None, 0, [f"begins at {LATE}", "last error: Retryable: no", "show a"]),
     ],
 )
-def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any], end: End | None) -> None:
-    assert replace(NEW, **seen).end == end
+def test_the_outcome_is_shown_with_its_cause(
+    row: LedgerRow, dead: DeadLetter | None, code: int, texts: list[str]
+) -> None:
+    outcome = worker.outcome_of(row, NOW, dead, ["its result"])
+    assert outcome is not None
+    assert outcome.code == code
+    assert [line.endswith(text) for text, line in zip(texts, outcome.lines, strict=True)] == [True] * len(texts)
 
 
-@pytest.mark.parametrize(
-    ("seen", "code", "texts"),
-    [
-        (
-            {"row": DEAD, "dead_letter": DEAD_LETTER},
-            1,
-            ["1 attempt: Poison", "Poison: no such object", "as attempt 2: slotkeeper --local dlq redrive work --id a"],
-        ),
-        ({"row": DEAD}, 1, ["no longer in WorkDeadLetterQueue", "Poison: no"]),
-        ({"row": WAITING, "late": True}, 0, ["begins at 2030-01-01T00:00:00.000Z", "last error: Retryable: no"]),
-        ({"in_flight": 1, "elapsed": 31.0}, 2, ["its log states why"]),
-    ],
-)
-def test_the_outcome_is_shown_with_its_cause(seen: dict[str, Any], code: int, texts: list[str]) -> None:
-    answer = worker.describe(replace(NEW, **seen), "a", [])
-    assert (answer.code, [text in line for text, line in zip(texts, answer.lines, strict=False)]) == (
-        code,
-        [True] * len(texts),
-    )
+@pytest.mark.parametrize("row", [replace(WAITING, next_attempt_at=SOON), replace(DEAD, status="RUNNING")])
+def test_an_attempt_that_runs_or_is_due_soon_is_waited_for(row: LedgerRow) -> None:
+    assert worker.outcome_of(row, NOW) is None
+
+
+def test_a_message_that_left_the_queue_without_an_attempt_was_refused_or_dropped_or_met_no_worker() -> None:
+    refused = worker.without_attempt("a", REFUSED, None)
+    assert (refused.code, refused.lines[0]) == (1, "a is dead-lettered without an attempt: InvalidMessage")
+    dropped = worker.without_attempt("a", None, worker.outcome_of(SUCCEEDED, NOW))
+    assert (dropped.code, dropped.lines[0].startswith("dropped: ")) == (0, True)
+    assert worker.without_attempt("a", None, None).code == 2
 
 
 def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
