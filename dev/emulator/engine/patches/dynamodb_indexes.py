@@ -56,7 +56,7 @@ def _entry(table: dict[str, Any], ranges: list[str], item: dict[str, Any], key: 
 
 
 def _members(original: Callable[..., Any], table: dict[str, Any]) -> Any:
-    """The members of each index that a query may find: of its own index only those that its page can contain."""
+    """The members of each index that a query may find: of the queried index only those that its page can contain."""
     members, asked = original(table), _asked.get()
     if asked is None or "KeyConditionExpression" not in asked:
         return members
