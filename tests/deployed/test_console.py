@@ -26,7 +26,7 @@ NOTHING = "about:blank"  # an open page of the console would continue to read th
 def console(deployed: DeployedStack, *options: str) -> Iterator[str]:
     """Serve the console as an operator does; yields its address."""
     folder = deployed.aws.state_dir
-    # NiceGUI would take the console for a test of its own.
+    # NiceGUI would take the console for one of its tests.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     served = subprocess.Popen(
         [sys.executable, "-m", "slotkeeper_cli", "--local", "web", "--no-browser", *options],
@@ -111,7 +111,7 @@ def test_a_pause_is_refused_without_write(stack: DeployedStack, page: Any) -> No
     _see(page, "This console is read-only. Nothing was changed.")
     _see(page, f"slotkeeper --local process pause {process}")
     assert page.get_by_role("button", name="Run").count() == 0
-    # Also for a browser that says that the button was pressed.
+    # Also for a browser that pretends that the button was pressed.
     page.evaluate("document.querySelector('[data-press]').dataset.press = 'run'")
     page.locator("[data-press]").click()
     assert not stack.item(process).paused

@@ -28,7 +28,7 @@ from tests.template.parsing import parsed, parsed_template
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
 QUESTIONS = 200  # more answers than questions
-# In bytes, 450 KB: CloudFormation's former quota. The Serverless Application Repository documents none of its own, and
+# In bytes, 450 KB: CloudFormation's former quota. The Serverless Application Repository documents no quota, and
 # CloudFormation reads 1 MB today (CloudFormation guide, "Understand CloudFormation quotas").
 LONGEST_TEMPLATE = 460_800
 # Resource type -> its property that names a file or a folder, which is uploaded.

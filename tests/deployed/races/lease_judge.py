@@ -107,7 +107,7 @@ class LeaseJudge:
         return "\n".join([*self.faults[:MAX_FAULTS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
     def _writer(self, old: Item, new: Item) -> Writer | None:
-        """Who has removed a lease of another caller: the latest that the clocks of those who tried have shown."""
+        """The remover of another caller's lease, with the latest time that a clock of a caller that tried has shown."""
         removed = next((holder.code for name, holder in old.holders.items() if name not in new.holders), "")
         lease = self._leases.get(removed)
         if lease is None or lease.released or lease.may_have_released or removed not in self._removers:

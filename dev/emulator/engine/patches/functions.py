@@ -134,8 +134,8 @@ def lambda_packages() -> None:
 
     AWS: "Lambda Developer Guide: Building Lambda functions with Python", Runtime-included SDK versions: boto3, botocore
     and their dependencies.
-    MiniStack's functions find all packages of the engine's environment, including awscrt and pyOpenSSL. Botocore imports
-    both if they exist, which takes a fifth of a cold start.
+    MiniStack's functions find all packages of the engine's environment, including awscrt and pyOpenSSL. Botocore
+    imports both if they exist, which takes a fifth of a cold start.
     """
     replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", lambda script: HIDE + script)
 
