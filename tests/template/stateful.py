@@ -5,17 +5,16 @@ deletes one whose logical id is not in the new template (CloudFormation guide, "
 "DeletionPolicy attribute"). Each type's schema lists its create-only properties ("Resource type schema",
 createOnlyProperties); cfn-lint contains the schemas.
 
-The baseline, stateful.yaml, lists the resources that deployed stacks may have. This command adds new ones to it:
+The baseline, stateful.yaml, has the resources of deployed stacks, with all that decides the effect of an update. A
+difference from it loses a resource, or adds one. After a resource was added, this command writes the baseline:
 
     build/venv/bin/python -m tests.template.stateful
-
-It refuses a change that loses a resource. To accept that loss, first delete the resource's entry in the baseline.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ BASELINE = Path(__file__).with_name("stateful.yaml")
 POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 RETAINED = ("Retain", "RetainExceptOnCreate")
 
-# Types whose resources store data, or whose name is used outside the stack, and the loss if one is deleted.
+# Types whose resources store data, or whose name is used outside the stack, and the loss if one is deleted or replaced.
 STATEFUL = {
     "AWS::ApiGateway::RestApi": "the URL that the chat service sends to",
     "AWS::DynamoDB::Table": "its items",
@@ -75,48 +74,6 @@ def stateful(template: Template) -> dict[str, dict[str, Any]]:
     }
 
 
-def losses(before: Template, after: Template) -> list[str]:
-    """One sentence per loss that an update from `before` to `after` would cause; both are results of `stateful`."""
-    return [sentence for name in before for sentence in _losses(name, before[name], after.get(name))]
-
-
-def _losses(name: str, before: Template, after: Template | None) -> Iterator[str]:
-    content = STATEFUL[before["Type"]]
-    deleted, replaced = (
-        f"{content} is kept, cut off from the stack" if before.get(policy) in RETAINED else f"{content} is lost"
-        for policy in POLICIES
-    )
-    if after is None:
-        yield (
-            f"{name} is not in the template: CloudFormation treats a renamed logical id as a deletion and a new "
-            f"resource, and {deleted}. Restore its logical id"
-        )
-        return
-    if after["Type"] != before["Type"]:
-        yield f"{name} was {before['Type']} and is {after['Type']}: {replaced}. Add a new resource instead"
-        return
-    fixed, now_fixed = (each.get("CreateOnly", {}) for each in (before, after))
-    for path in sorted({*fixed, *now_fixed}):
-        old, new = fixed.get(path), now_fixed.get(path)
-        if old != new:
-            yield (
-                f"{name} would be replaced by a new one, since {path.removeprefix('/properties/')} is create-only and "
-                f"changes from {old!r} to {new!r}: {replaced}. Keep the property unchanged, or add a new resource "
-                "and move the data of the old one"
-            )
-    if after.get("When") != before.get("When"):
-        yield (
-            f"{name} had the condition {before.get('When', 'none')} and has {after.get('When', 'none')}: a stack "
-            f"in which that is false deletes it, and {deleted}. Restore its condition"
-        )
-    for policy in POLICIES:
-        if before.get(policy) in RETAINED and after.get(policy) not in RETAINED:
-            yield (
-                f"{name} had the {policy} {before[policy]} and has {after.get(policy, 'none, which is Delete')}: "
-                f"{content} would be deleted with it. Keep it"
-            )
-
-
 def read_baseline() -> dict[str, Any]:
     """The stateful resources that deployed stacks may have."""
     baseline: dict[str, Any] = yaml.safe_load(BASELINE.read_text())
@@ -124,12 +81,10 @@ def read_baseline() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Add the new stateful resources of template.yaml to the baseline."""
-    before, after = read_baseline(), stateful(translated(parsed_template()))
-    if lost := losses(before, after):
-        raise SystemExit("\n".join(lost))
-    BASELINE.write_text(yaml.safe_dump(after, default_flow_style=None, sort_keys=True, width=120))
-    print(f"{len(after)} stateful resources, {len(after.keys() - before.keys())} of them new: {BASELINE}")
+    """Write the stateful resources of template.yaml as the baseline."""
+    held = stateful(translated(parsed_template()))
+    BASELINE.write_text(yaml.safe_dump(held, default_flow_style=None, sort_keys=True, width=120))
+    print(f"{len(held)} stateful resources: {BASELINE}. Keep each entry that the last version had")
 
 
 if __name__ == "__main__":
