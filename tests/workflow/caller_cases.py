@@ -30,6 +30,8 @@ CASES = [
             "ProjectionExpression": "task_token",
         },
     ),
+    case("ReadToken.Assign", {"task_token": TOKEN}, result={"Item": {"task_token": {"S": TOKEN}}}),
+    case("AskCaller.Arguments", {"TaskToken": TOKEN}, {"task_token": TOKEN}),
     *(
         case(
             "ReadToken.Catch.1.Assign",

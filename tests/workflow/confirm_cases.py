@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slotkeeper.slots.protocol import CONFIRM_CONDITION, CONFIRM_UPDATE
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.interpreter import ME, SUBSTITUTES, Variables
 from tests.workflow.paths import MACHINE
@@ -41,7 +42,18 @@ def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Va
 _UNCONFIRMED = {"caller": "UNKNOWN", "answer": "", "outcome": "", "run_state": "NOT_STARTED"}
 
 CASES = [
-    case("ConfirmSlot.Arguments.ReturnValues", "UPDATED_NEW"),
+    case(
+        "ConfirmSlot.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "UpdateExpression": CONFIRM_UPDATE,
+            "ConditionExpression": CONFIRM_CONDITION,
+            "ExpressionAttributeNames": {"#me": ME, "#state": "state"},
+            "ExpressionAttributeValues": {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
+            "ReturnValues": "UPDATED_NEW",
+        },
+    ),
     case(
         "ConfirmSlot.Assign",
         _confirmed(MACHINE, 5, 90),

@@ -1,19 +1,13 @@
 """The values of each expression of the definition, by its field.
 
-CASES have the values that matter. The paths (paths.py) reach each expression, and their inputs are compared too: the
-interpreter, the embedded AWS (tests/facts/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree.
+The interpreter, the embedded AWS (tests/facts/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree on each.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
-from itertools import product
 from typing import Any
-
-import pytest
 
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.outcomes import (
@@ -24,17 +18,15 @@ from slotkeeper.slots.outcomes import (
     SUCCESS_UPDATE,
     SUCCESS_WITH_ANSWER_UPDATE,
 )
+from slotkeeper.slots.protocol import RELEASE_CONDITION, RELEASE_UPDATE
 from slotkeeper.slots.work import MARKER
-from tests.simulation.frozen import freeze
-from tests.workflow import caller_cases, child_cases, confirm_cases, interpreter, paths
+from tests.workflow import caller_cases, child_cases, confirm_cases, interpreter
 from tests.workflow.case import CONTEXT, ENTERED, REDRIVEN, STARTED, Case, case, caught, of_input
 from tests.workflow.choice_cases import CHOICES
 from tests.workflow.definition import definition, states
-from tests.workflow.interpreter import ME, Variables, mentioned
-from tests.workflow.paths import MACHINE
+from tests.workflow.interpreter import ME, mentioned
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-INPUTS_OF_A_FIELD = 2  # from the paths, with different values of the field
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -110,7 +102,33 @@ _RUN_STATE = (
 )
 _LATE_TASK = {"error": "States.Timeout", "cause": "no cause given"}
 
+
+def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
+    """A run that was started so many minutes after the execution, with this marker."""
+    started = f"2026-01-01T00:{minute:02}:00.000Z" if minute >= 0 else f"2025-12-31T23:{60 + minute}:00.000Z"
+    return {"Id": f"jr_{minute}", "StartedOn": started, "Arguments": {MARKER: marker}}
+
+
 CASES = [
+    *(  # The search pages back to a minute before the execution, since the clocks of Glue and Step Functions differ.
+        case(
+            "FindGlueRun.Assign",
+            {"pages": 5, "next_page": next_page, "run_id": run_id},
+            {"pages": 4},
+            result={"JobRuns": runs} | ({"NextToken": "t"} if has_more else {}),
+        )
+        for runs, has_more, next_page, run_id in (
+            ([], False, "", ""),
+            ([_listed(3), _listed(2)], True, "t", ""),
+            ([_listed(3), _listed(2)], False, "", ""),
+            ([], True, "t", ""),
+            ([{"Id": "jr_0"}], True, "t", ""),
+            ([_listed(0), _listed(-5)], True, "t", ""),
+            ([_listed(-1), _listed(-5)], True, "t", ""),
+            ([_listed(-2), _listed(-5)], True, "", ""),
+            ([_listed(3), _listed(2, ME)], True, "t", "jr_2"),
+        )
+    ),
     case(
         "RunGlueJob.Assign",
         {"run_id": "jr_1", "run_state": "SUCCEEDED", "answer": _glue_answer("SUCCEEDED")},
@@ -119,9 +137,10 @@ CASES = [
     ),
     *(  # The schema refuses the marker of another execution, but a manually started execution has passed no schema.
         case(
-            "RunGlueJob.Arguments.Arguments",
-            {"--day": "1", MARKER: ME},
-            context=of_input({"arguments": {"--day": "1"} | more}),
+            "RunGlueJob.Arguments",
+            {"JobName": "j", "Arguments": {"--day": "1", MARKER: ME}, "Timeout": 60},
+            {"target": "j", "timeout_minutes": 60},
+            of_input({"arguments": {"--day": "1"} | more}),
         )
         for more in ({}, {MARKER: "p-other"})
     ),
@@ -148,6 +167,7 @@ CASES = [
         _RUN | {"run_state": "FAILED", "run_error": "no month"},
     ),
     case("WaitForGlueRun.Seconds", 45),
+    case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
     case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3, "NextToken": "t"}, _RUN | {"next_page": "t"}),
     case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
@@ -221,6 +241,17 @@ CASES = [
         )
         for state in ("FAILED", "NOT_FOUND")
     ),
+    case(
+        "ReleaseSlot.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "UpdateExpression": RELEASE_UPDATE,
+            "ConditionExpression": RELEASE_CONDITION,
+            "ExpressionAttributeNames": {"#me": ME},
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+        },
+    ),
     case("Ring.Arguments", {"QueueUrl": "${DispatchQueueUrl}", "MessageBody": json.loads(Bell("p").to_json())}),
     *(
         case(f"{state}.Cause", f"Glue.X: {_LONG['cause']}"[:30_000], {"failure": _LONG, "run_state": "FAILED"})
@@ -242,26 +273,3 @@ def _conditions(choice: Case) -> Iterator[Case]:
 
 CASES += confirm_cases.CASES + child_cases.CASES + caller_cases.CASES
 CASES += list({str(each): each for choice in CHOICES for each in _conditions(choice)}.values())
-
-
-@cache
-def walked() -> list[Case]:
-    """Each field without random values, with inputs from the paths, and the interpreter's values."""
-    path_of = {id(field): path for path, field in fields() if "$random" not in str(field)}
-    found: dict[str, dict[Any, Case]] = defaultdict(dict)
-    evaluate = interpreter.remembered
-
-    def noting(field: Any, known: dict[str, Any], variables: Variables) -> Any:
-        value = evaluate(field, known, variables)
-        path = path_of.get(id(field), "")
-        if path and len(found[path]) < INPUTS_OF_A_FIELD:
-            read = {name: variables[name] for name in sorted(mentioned(field))}
-            found[path].setdefault(freeze(value), Case(path, read, known, value))
-        return value
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "remembered", noting)
-        for target, waits in product(("job", MACHINE), (False, True)):
-            assert paths.paths.__wrapped__(target, waits)
-            assert paths.redriven.__wrapped__(target, waits)
-    return [case for of_field in found.values() for case in of_field.values()]

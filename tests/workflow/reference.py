@@ -20,7 +20,7 @@ from dev.emulator import npm_packages
 from dev.emulator.environment import ROOT
 from slotkeeper.slots.request import InvalidRequest, check_numbers
 from tests.workflow import value_cases
-from tests.workflow.expression_cases import CASES, template, walked
+from tests.workflow.expression_cases import CASES, template
 from tests.workflow.interpreter import RANDOM, StateFailed, deployed, evaluate
 from tests.workflow.value_cases import Question
 
@@ -115,7 +115,7 @@ def changed_numbers(numbers: Sequence[str], inputs: Sequence[dict[str, Any]]) ->
 
 def main() -> None:
     """Compare, print the numbers, and exit with 1 after a disagreement."""
-    cases, values, numbers = [*CASES, *walked()], value_cases.questions(), value_cases.NUMBERS
+    cases, values, numbers = CASES, value_cases.questions(), value_cases.NUMBERS
     asked = [Question(template(case.path), case.states, case.variables) for case in cases] + values
     reference = reference_answers(asked + [value_cases.passed(number) for number in numbers])
     answers = [case.expected for case in cases] + [_interpreted(question) for question in values]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 from botocore.session import Session
 
-from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import SLOT_LOST
 from slotkeeper.slots.request import MAX_BODY_BYTES
 from slotkeeper.slots.settlement import CHILD_TOO_LARGE, WITH_FAILURE
-from slotkeeper.slots.work import ENDED_STATES, MARKER
+from slotkeeper.slots.work import ENDED_STATES
 from tests.workflow.case import Case, of_input
 from tests.workflow.choice_cases import CHOICES
 from tests.workflow.definition import ENDS, FILE, definition, states
@@ -108,18 +106,6 @@ def test_the_workflow_neither_answers_nor_publishes_nor_notifies_nor_counts() ->
     assert [name for name in TASKS if ":sqs:" in states()[name]["Resource"]] == ["Ring"]
 
 
-@pytest.mark.parametrize(
-    ("name", "update", "condition"),
-    [
-        ("ConfirmSlot", slots.CONFIRM_UPDATE, slots.CONFIRM_CONDITION),
-        ("ReleaseSlot", slots.RELEASE_UPDATE, slots.RELEASE_CONDITION),
-    ],
-)
-def test_the_workflow_and_the_layer_write_with_the_same_expressions(name: str, update: str, condition: str) -> None:
-    arguments = states()[name]["Arguments"]
-    assert (arguments["UpdateExpression"], arguments["ConditionExpression"]) == (update, condition)
-
-
 def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
     read, known = states()["ReadGlueRun"]["Assign"], states()["IsGlueRunKnownToHaveEnded"]["Choices"]
     for text in (read["run_has_ended"], known[1]["Condition"]):
@@ -164,36 +150,6 @@ def test_an_error_shows_that_no_run_was_started_only_if_the_poll_cannot_return_i
     trusted.remove("JobRunNotSucceeded")  # RunGlueJob's own, after it has read the run's final state
     retried = [name.removeprefix("Glue.") for name in states()["RunGlueJob"]["Retry"][0]["ErrorEquals"]]
     assert set(trusted) == set(retried) <= start - poll
-
-
-STARTED = {"RedriveCount": 0, "Name": "p-1", "StartTime": "2026-01-01T00:00:00.000Z"}
-
-
-def _listed(minute: int, marker: str = "p-other") -> dict[str, Any]:
-    started = f"2026-01-01T00:{minute:02}:00.000Z" if minute >= 0 else f"2025-12-31T23:{60 + minute}:00.000Z"
-    return {"Id": f"jr_{minute}", "StartedOn": started, "Arguments": {MARKER: marker}}
-
-
-@pytest.mark.parametrize(
-    ("page", "next_page", "run_id"),
-    [
-        ({"JobRuns": []}, "", ""),
-        ({"JobRuns": [_listed(3), _listed(2)], "NextToken": "t"}, "t", ""),
-        ({"JobRuns": [_listed(3), _listed(2)]}, "", ""),
-        ({"JobRuns": [], "NextToken": "t"}, "t", ""),
-        ({"JobRuns": [{"Id": "jr_0"}], "NextToken": "t"}, "t", ""),
-        ({"JobRuns": [_listed(0), _listed(-5)], "NextToken": "t"}, "t", ""),
-        ({"JobRuns": [_listed(-1), _listed(-5)], "NextToken": "t"}, "t", ""),
-        ({"JobRuns": [_listed(-2), _listed(-5)], "NextToken": "t"}, "", ""),
-        ({"JobRuns": [_listed(3), _listed(2, "p-1")], "NextToken": "t"}, "t", "jr_2"),
-    ],
-)
-def test_a_search_pages_back_to_runs_from_before_the_execution(
-    page: dict[str, Any], next_page: str, run_id: str
-) -> None:
-    """From a minute before, since the clocks of Glue and Step Functions differ."""
-    _, variables = STATES["FindGlueRun"].leave({"Execution": STARTED}, {"pages": 4}, result=page)
-    assert variables == {"pages": 5, "next_page": next_page, "run_id": run_id}
 
 
 def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:

@@ -20,7 +20,6 @@ Patch = pytest.MonkeyPatch
 def without_cases(monkeypatch: Patch) -> None:
     """Only numbers are compared."""
     monkeypatch.setattr(reference, "CASES", [])
-    monkeypatch.setattr(reference, "walked", list)
 
 
 def test_interpreter_and_cases_agree_with_the_reference(capsys: Output) -> None:
