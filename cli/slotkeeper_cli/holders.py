@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import kind_of
@@ -123,7 +124,12 @@ def lease_text(lease: Mapping[str, Any]) -> str:
 
 
 def is_dead(holder: Mapping[str, Any]) -> bool:
-    """Whether a holder's execution has ended or does not exist, from the holder's JSON; False if that was not read."""
+    """Whether a lease has expired, or an execution has ended or does not exist, from the holder's JSON.
+
+    False if the execution was not read.
+    """
+    if holder["state"] == "LEASED":
+        return bool(holder["seconds_left"] < -CLOCK_SKEW_SECONDS)
     status = holder.get("execution_status")
     return status in CLOSED_STATUSES or (status == "" and holder["state"] != "RESERVED")
 

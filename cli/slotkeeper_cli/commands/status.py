@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper.next_step import next_step
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import attention
@@ -184,15 +183,15 @@ def _holders(process: Mapping[str, Any]) -> Any:
     for each in process["holders"]:
         shown = [each["request_id"] or "not read", each["state"], duration(each["age_seconds"])]
         shown += [f"{each['weight']:,}"] * weighted
+        style = "red" if is_dead(each) else ""
         if each["state"] == "LEASED":
-            has_ended = each["seconds_left"] < -CLOCK_SKEW_SECONDS
-            rows.add_row(each["execution"], *shown[1:], Text(lease_text(each), "red" if has_ended else ""), "", "")
+            rows.add_row(each["execution"], *shown[1:], Text(lease_text(each), style), "", "")
             continue
         status, noun = each["execution_status"], kind_of(each["target"]).work_noun
         shown_status = "not read" if status is None else status or "none"
         work = each["glue_run"] or each["child"]
         work_text = f"{noun} {work['state']} {work['id']}" if work else f"no {noun} found"
-        rows.add_row(*shown, Text(shown_status, "red" if is_dead(each) else ""), work_text, each["execution"])
+        rows.add_row(*shown, Text(shown_status, style), work_text, each["execution"])
     return rows
 
 

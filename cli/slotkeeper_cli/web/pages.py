@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
@@ -266,9 +266,8 @@ def _empty_queue(process: Mapping[str, Any], event_source: Sequence[Any]) -> Map
 
 def _holder(holder: Mapping[str, Any], process: str) -> Mapping[str, Any]:
     is_lease = holder["state"] == "LEASED"
-    dead = f"execution {holder['execution_status'] or 'not found'}" if is_dead(holder) else ""
-    if is_lease and holder["seconds_left"] < -CLOCK_SKEW_SECONDS:
-        dead = "expired"
+    state = "expired" if is_lease else f"execution {holder.get('execution_status') or 'not found'}"
+    dead = state if is_dead(holder) else ""
     stops = not (is_lease or dead) and holder["request_id"]
     return {
         **holder,
