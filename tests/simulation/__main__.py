@@ -26,7 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from tests.simulation import exploring, scheduling, small_worlds
+from tests.simulation import exploring, scheduling, shrinking, small_worlds
 from tests.simulation.worlds import Violation
 
 CHUNK = 100  # schedules that a process runs before it reports, times the world's share
@@ -85,12 +85,12 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
 @click.argument("world", type=click.Choice(sorted(small_worlds.RANDOM_WORLDS)))
 @click.argument("seed", type=click.IntRange(0))
 def replay(world: str, seed: int) -> None:
-    """Run one schedule again, and print its history."""
-    random = Random(seed)
-    try:
-        scheduling.replay(small_worlds.RANDOM_WORLDS[world](random), random, click.echo)
-    except Violation as violation:
-        click.echo(f"\nbroken: {violation}")
+    """Run one schedule again, and print its history. If a guarantee breaks, print a shorter history, too."""
+    draw = small_worlds.RANDOM_WORLDS[world]
+    choices, violation = scheduling.path(draw, seed)
+    click.echo("\n".join(shrinking.history(draw(Random(seed)), choices)))
+    if violation is not None:
+        click.echo(f"\n{_shrunk_schedule(world, seed, violation)}")
         sys.exit(1)
     click.echo("\nevery guarantee holds")
 
@@ -142,7 +142,8 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
         try:
             result["steps"] += scheduling.run(world, random)
         except Violation as violation:
-            result["broken"] = f"{violation}\n{_history(kind, seed)}\n\nmake replay WORLD={kind} SEED={seed}"
+            shrunk = _shrunk_schedule(kind, seed, violation)
+            result["broken"] = f"{violation}\n{shrunk}\n\nmake replay WORLD={kind} SEED={seed}"
             break
         result["schedules"] += 1
         result["faults"] += world.faults
@@ -151,14 +152,10 @@ def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
     return result
 
 
-def _history(kind: str, seed: int) -> str:
-    lines: list[str] = []
-    random = Random(seed)
-    try:
-        scheduling.replay(small_worlds.RANDOM_WORLDS[kind](random), random, lines.append)
-    except Violation as violation:
-        lines.append(f"broken: {violation}")
-    return "\n".join(lines)
+def _shrunk_schedule(kind: str, seed: int, violation: Violation) -> str:
+    draw = small_worlds.RANDOM_WORLDS[kind]
+    choices, _violation = scheduling.path(draw, seed)
+    return "\n".join(shrinking.shrunk_history(lambda: draw(Random(seed)), choices, violation.name))
 
 
 def _explore(name: str) -> dict[str, Any]:
@@ -169,7 +166,8 @@ def _explore(name: str) -> dict[str, Any]:
     result = {"states": explored.states, "steps": explored.steps, "ends": explored.ends, "broken": ""}
     result["seconds"] = round(time.process_time() - started, 1)
     if explored.violation is not None:
-        result["broken"] = f"{name}: {explored.violation}\n" + "\n".join(exploring.history(small.make(), explored))
+        shrunk = "\n".join(shrinking.shrunk_history(small.make, explored.path, explored.violation.name))
+        result["broken"] = f"{name}: {explored.violation}\n{shrunk}"
     small_worlds.forget()
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -105,6 +105,7 @@ class DownstreamWorld(RetryWorld):
     """The world of the worker with a downstream; see World."""
 
     plan: Plan
+    NOT_IN_KEY = RetryWorld.NOT_IN_KEY | {"item", "_payloads", "_opens_at_one"}
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -358,11 +359,6 @@ class DownstreamWorld(RetryWorld):
     def check_end(self) -> None:
         super().check_end()
         properties.check_end(self._item(), self.now)
-
-    def key(self) -> Hashable:
-        probes = (self.probe, self.not_before, self.failed_probes)
-        world = (probes, self.carried, self.late, self.failures, self.spent_at, self.hung, self.is_broken)
-        return (super().key(), world)
 
     def summary(self) -> str:
         item = self._item()

@@ -65,16 +65,3 @@ def _path(way: object) -> tuple[Choice, ...]:
         choice, way = way  # type: ignore[misc]
         choices.append(choice)
     return tuple(reversed(choices))
-
-
-def history(world: World, explored: Explored) -> list[str]:
-    """The events from `world` to the violation, as lines."""
-    lines = [world.summary()]
-    world.emit = lines.append
-    try:
-        for choice in explored.path:
-            world.take(choice)
-            lines.append(f"{'':>22} {world.summary()}")
-    except Violation:
-        pass  # raised by the last choice
-    return [*lines, f"broken: {explored.violation}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -83,6 +83,8 @@ class Notes(NamedTuple):
 
 class RetryWorld(World):
     """The world of the worker; see World."""
+
+    NOT_IN_KEY = frozenset({"sent", "redriven", "commanded", "_checked", "_rows"})
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -290,9 +292,6 @@ class RetryWorld(World):
         if is_consumed:
             self.consumed = (*self.consumed, actor.notes.handle)
 
-    def died(self, name: str, actor: Actor) -> None:
-        """Its message becomes visible again."""
-
     def perform(self, question: Question) -> Answer:
         own = _OWN.get(question.service)
         if own is None:
@@ -388,24 +387,6 @@ class RetryWorld(World):
         for request_id, row in self._rows.fields.items():
             if properties.status(row) not in ("SUCCEEDED", "DEAD_LETTERED"):
                 raise Violation("R1", f"{request_id} is {properties.status(row)} in the end")
-
-    def key(self) -> Hashable:
-        return (
-            *self.services.values(),
-            frozenset(self.actors.items()),
-            self.performed,
-            self.deliveries,
-            self.handles,
-            self.consumed,
-            self.copies,
-            self.copied,
-            self.slow,
-            self.redrives,
-            self.commands,
-            self.in_transit,
-            self.faults,
-            self.now,
-        )
 
     def summary(self) -> str:
         rows = [

@@ -30,11 +30,11 @@ def run(world: World, random: Random) -> int:
         if world.suspended_actor:
             choices = [choice for choice in choices if choice.subject != world.suspended_actor]
             if steps >= resumes_at:
-                world.resume()
+                world.take(Choice("resume"))
         if world.faults < faults and random.random() < likely:
             if random.random() < 0.15 and world.actors and not world.suspended_actor:
                 resumes_at = steps + random.randrange(1, 60)
-                world.suspend(random.choice(sorted(world.actors)))
+                world.take(Choice("suspend", random.choice(sorted(world.actors)), is_fault=True))
             else:
                 choices = world.possible_faults() or choices
         elif slow and random.random() < slow:
@@ -43,7 +43,7 @@ def run(world: World, random: Random) -> int:
         if not choices:
             if not world.suspended_actor:
                 break
-            world.resume()
+            world.take(Choice("resume"))
             continue
         world.take(choices[0] if len(choices) == 1 else random.choice(choices))
         steps += 1
@@ -53,7 +53,7 @@ def run(world: World, random: Random) -> int:
 def _to_the_end(world: World, random: Random) -> int:
     """Run a world without further faults until no event is left."""
     world.log("", "no further faults")
-    world.resume()
+    world.take(Choice("resume"))
     for step in range(MOST_STEPS_TO_THE_END):
         choices = world.steps() or world.time_steps()
         if not choices:
@@ -63,22 +63,19 @@ def _to_the_end(world: World, random: Random) -> int:
     raise Violation("END", f"the schedule does not end: {world.summary()}")
 
 
-def replay(world: World, random: Random, emit: Callable[[str], None]) -> None:
-    """Run a schedule again, and emit a line for each event and the state after it.
+def path(draw: Callable[[Random], World], seed: int) -> tuple[list[Choice], Violation | None]:
+    """The choices of a schedule, and the violation at its end, if any."""
+    random = Random(seed)
+    world, choices = draw(random), []
+    take = world.take
 
-    Raises:
-        Violation: as `run`.
-    """
-    world.emit = emit
-    lines = [world.summary()]
-    emit(f"{'':>28} {lines[0]}")
-    taken = world.take
+    def recording(choice: Choice) -> None:
+        choices.append(choice)
+        take(choice)
 
-    def take(choice: Choice) -> None:
-        taken(choice)
-        if world.summary() != lines[-1]:
-            lines.append(world.summary())
-            emit(f"{'':>28} {lines[-1]}")
-
-    world.take = take  # type: ignore[method-assign]
-    run(world, random)
+    world.take = recording  # type: ignore[method-assign]
+    try:
+        run(world, random)
+    except Violation as violation:
+        return choices, violation
+    return choices, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -244,28 +243,6 @@ class TokenState(World):
             raise Violation("T2", f"{name} ended with {outcome} after another instance's own failure")
         if self.faults == 1 and self.died_at and calm and notes.began + self.plan.within >= enough:
             raise Violation("T2", f"{name} ended with {outcome} after another instance's death")
-
-    def key(self) -> Hashable:
-        return (
-            *self.services.values(),
-            frozenset(self.actors.items()),
-            tuple(sorted(self.codes.items())),
-            tuple(sorted(self.locks.items())),
-            self.in_transit,
-            self.revocations,
-            self.scheduled,
-            self.drops,
-            self.refreshers,
-            self.needed_posts,
-            self.extra_posts,
-            self.faults,
-            self.refusals,
-            self.own_failures,
-            self.no_post_until,
-            self.died_at,
-            self.revoked_late,
-            self.now,
-        )
 
     def summary(self) -> str:
         item = self._item()

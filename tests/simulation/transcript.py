@@ -55,7 +55,7 @@ class Raised(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The result of code that continues as if it began with these arguments, whatever its answers were."""
+    """The result of code that continues as if it began with these arguments. Its answers so far make no difference."""
 
     arguments: tuple[Any, ...]
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.simulation import scheduling
-from tests.simulation.exploring import explore, history
+from tests.simulation.exploring import explore
+from tests.simulation.shrinking import history
 from tests.simulation.workflow import change_state
 from tests.simulation.worlds import Violation, World
 
@@ -21,7 +22,7 @@ def first_violation(make: Callable[[], World], faults: int, most_states: int = 3
         RuntimeError: there are more than `most_states`.
     """
     explored = explore(make(), faults, most_states)
-    return (explored.violation.name, "\n".join(history(make(), explored))) if explored.violation else ("", "")
+    return (explored.violation.name, "\n".join(history(make(), explored.path))) if explored.violation else ("", "")
 
 
 Remove = Callable[[pytest.MonkeyPatch], None]

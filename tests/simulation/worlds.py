@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
@@ -71,13 +72,18 @@ _performed: dict[Any, Any] = {}
 class World:
     """A state of services and actors. `steps` lists possible events, `take` applies one, `key` identifies the state.
 
+    A world adds its events as methods of (subject, how), which choices name, and lists them. Its further attributes
+    are part of the key, unless NOT_IN_KEY names them: values that can be hashed, or dictionaries of such values.
+
     Args:
-        now: seconds since the epoch.
         timeless: the clock does not run. Then every order of events that any clock allows is possible, and more.
     """
 
-    def __init__(self, now: float = BEGINNING, *, timeless: bool = False) -> None:
-        self.now = now
+    # Attributes that differ between states with the same possible events.
+    NOT_IN_KEY: frozenset[str] = frozenset()
+
+    def __init__(self, *, timeless: bool = False) -> None:
+        self.now = BEGINNING  # seconds since the epoch
         self.timeless = timeless
         self.services: dict[str, Any] = {}
         self.actors: dict[str, Actor] = {}
@@ -88,7 +94,7 @@ class World:
         self.faults = 0  # so far
         self.immediate = frozenset({"actor"})  # services that answer without a step of their own
         # When a fault last happened or took effect, or the clock moved while actors worked: bounds in time begin here.
-        self.disturbed_at = now
+        self.disturbed_at = self.now
         self.suspended_actor = ""  # the actor that the scheduler suspends now
         self.ever_suspended: frozenset[str] = frozenset()  # no bound in time applies to these actors
         self.emit: Callable[[str], None] | None = None  # receives the lines of the history
@@ -97,39 +103,35 @@ class World:
 
     def steps(self) -> list[Choice]:
         """The possible next events without a fault."""
-        raise NotImplementedError
+        calls = [Choice("call", name) for name, actor in self.actors.items() if actor.question.service != "actor"]
+        return calls + [
+            Choice("wake_up", name) for name, each in self.actors.items() if 0 < each.asleep_until <= self.now
+        ]
 
     def time_steps(self) -> list[Choice]:
         """The events that time causes when there are no `steps`; empty at the end."""
-        raise NotImplementedError
+        return [Choice("pass_time")] if self.due_times() else []
 
     def possible_faults(self) -> list[Choice]:
         """The possible next faults."""
-        raise NotImplementedError
+        calls = [Choice("call", name) for name, actor in self.actors.items() if actor.question.service != "actor"]
+        return [call._replace(how=how, is_fault=True) for call in calls for how in (THROTTLE, LOSE, DIE, DIE_AFTER)]
 
     def finished(self, name: str, actor: Actor) -> None:
         """An actor's code has ended with `actor.node.result`."""
-        raise NotImplementedError
 
     def died(self, name: str, actor: Actor) -> None:
         """An actor has died in the middle of its code."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Raise Violation if a guarantee does not hold now. Called after every step."""
-        raise NotImplementedError
 
     def check_end(self) -> None:
         """Raise Violation if a guarantee does not hold when no event is left."""
-        raise NotImplementedError
-
-    def key(self) -> Hashable:
-        """Equal for two states with the same possible events."""
-        raise NotImplementedError
 
     def summary(self) -> str:
         """The state in a line, for histories."""
-        raise NotImplementedError
+        return str(self.services)
 
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         """The world's answer to a question about the clock or a run, or None if the actor has to wait for it."""
@@ -145,15 +147,19 @@ class World:
         """Events in which time passes although an actor could continue."""
         return []
 
-    def suspend(self, name: str) -> None:
+    def possible(self) -> list[Choice]:
+        """All that may happen next, faults and the scheduler's suspensions included."""
+        suspensions = [Choice("suspend", name, "", True) for name in self.actors] + [Choice("resume")]
+        events = self.steps() or self.time_steps()
+        return [*events, *self.slow_steps(), *self.possible_faults(), *suspensions]
+
+    def suspend(self, name: str, _: str) -> None:
         """The scheduler suspends an actor for a while: a fault."""
-        self.faults += 1
-        self.disturbed_at = self.now
         self.suspended_actor = name
         self.ever_suspended |= {name}
         self.log(name, "is suspended")
 
-    def resume(self) -> None:
+    def resume(self, _: str, __: str) -> None:
         """The suspended actor, if any, continues."""
         if self.suspended_actor:
             self.suspended_actor = ""
@@ -167,7 +173,19 @@ class World:
         """Whether a sleeping actor may continue in a timeless world: only if it would find something new."""
         raise NotImplementedError
 
+    def due_times(self) -> list[float]:
+        """The moments after now at which something is due."""
+        return [actor.asleep_until for actor in self.actors.values() if actor.asleep_until > self.now]
+
     # Common to all worlds ------------------------------------------------------------------------------------------
+
+    def key(self) -> Hashable:
+        """Equal for two states with the same possible events.
+
+        An actor's state is its node, which is its program, arguments and answers.
+        """
+        left_out = _left_out(type(self))
+        return tuple([_hashable(value) for name, value in self.__dict__.items() if name not in left_out])
 
     def copy(self) -> Self:
         """A copy that continues independently. States of services never change, so a copy is cheap."""
@@ -285,6 +303,21 @@ class World:
             if self.emit is not None:
                 self.log(name, f"ends: {actor.node.result}")
             self.finished(name, actor)
+
+
+# `plan` and the like never change.
+_NEVER_IN_KEY = frozenset(
+    {"plan", "timeless", "emit", "immediate", "older", "older_at", "suspended_actor", "ever_suspended", "disturbed_at"}
+)
+
+
+@cache
+def _left_out(world: type[World]) -> frozenset[str]:
+    return _NEVER_IN_KEY | world.NOT_IN_KEY
+
+
+def _hashable(value: Any) -> Any:
+    return frozenset(value.items()) if type(value) is dict else value
 
 
 def forget() -> None:
