@@ -44,7 +44,7 @@ WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
 # make races: seconds of each race.
 SECONDS_EACH ?= 60
-# make mutants: prefix of the bugs' names. Empty: all.
+# make guards: prefix of the guards' names. Empty: all.
 ONLY ?=
 # make soak: minutes of requests and faults.
 MINUTES ?= 10
@@ -115,7 +115,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
-	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
+	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make guards ONLY=f24"
 	@echo "  make bench SMALL=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=ring,redrive LIST=yes YES=yes   shows its cost and asks"
@@ -246,8 +246,8 @@ simulate: setup-dev  ## Explore small worlds of the real code, then a million ra
 races: setup-dev  #+ Race for leases with 8 processes of 16 threads on DynamoDB Local
 	@$(PYTHON) -m pytest tests/deployed/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
 
-.PHONY: mutants
-mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)
+.PHONY: guards
+guards: setup-dev  ## Remove each guard and each term of an expression, and check that something notices (build/guards/report.md)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.guards $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: own-work

@@ -1,110 +1,116 @@
-"""`python -m tests.guards`: apply each known bug to a copy of the tree and report which test catches it.
+"""`python -m tests.guards`: remove each guard, and report what notices it.
 
-Exit codes: 0 all are caught; 1 one is not, or the guards fail without a mutant; 2 wrong options; 130 interrupted.
+Exit codes: 0 each is noticed, or listed as redundant; 1 one is not, or something fails without any change; 2 wrong
+options; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+
+os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "simulation")
+os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "simulation")
+os.environ.setdefault("POWERTOOLS_TRACE_DISABLED", "true")
 
 import click
+import pytest
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
 from dev.emulator.environment import ROOT
-from tests.guards.copies import copy_tree
-from tests.guards.mutant_catalogue import Mutant, chosen, load
-from tests.guards.trial import Trials, Verdict
+from tests.guards import gate, sent
+from tests.guards.all_rows import ROWS
+from tests.guards.gate import GOOD, Broken, Verdict
+from tests.guards.rows import Row
 
-ALL_SECONDS = 3600.0  # of all guards, without a mutant
-REPORT = ROOT / "build" / "mutants" / "report.md"
+REPORT = ROOT / "build" / "guards" / "report.md"
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="NAME", help="Only mutants whose names start with this. Repeatable.")
-@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Mutants tried in parallel.")
-@click.option("--list", "show", is_flag=True, help="List the mutants without trying them.")
-def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
-    """Apply each known bug to a copy of the tree and report which test catches it. Report: build/mutants/report.md."""
-    console = Console(emoji=False)
-    try:
-        mutants = chosen(load(), only)
-    except LookupError as error:
-        raise click.BadParameter(str(error), param_hint="--only") from None
-    if show:
-        for mutant in mutants:
-            console.print(f"{mutant.name}  [dim]{escape(mutant.bug)}[/]", highlight=False, soft_wrap=True)
-        return
-    try:
-        sys.exit(run(console, mutants, jobs))
-    except KeyboardInterrupt:
-        console.print("\n[bold]Interrupted.[/] No report was written.")
-        sys.exit(130)
+@click.option("--only", multiple=True, metavar="NAME", help="Only guards whose names start with this. Repeatable.")
+@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Guards tried in parallel.")
+@click.option("--report", type=click.Path(path_type=Path), default=REPORT, help="Another file for the report.")
+def main(only: tuple[str, ...], jobs: int, report: Path) -> None:
+    """Remove each guard, and report what notices it. Report: build/guards/report.md."""
+    for name in only:
+        # Names of senders are capitalized, those of rows are not. Which senders there are is seen later.
+        if not name[:1].isupper() and not any(row.name.startswith(name) for row in ROWS):
+            raise click.BadParameter(f"no row's name starts with {name!r}", param_hint="--only")
+    sent.note_senders()
+    rows = [row for row in ROWS if not only or row.name.startswith(only)]
+    mutated = not only or any(name[:1].isupper() for name in only)
+    paths = {row.noticed.partition("::")[0] for row in rows if isinstance(row.noticed, str)}
+    session = Session(rows, only if mutated else None, jobs, report)
+    selected = sorted({*paths, *gate.UNIT} if mutated else paths or {"tests/guards"})
+    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "--capture=no", f"--rootdir={ROOT}"]
+    pytest.main([*options, *(str(ROOT / path) for path in selected)], plugins=[session])
+    sys.exit(session.code)
 
 
-def run(console: Console, mutants: Sequence[Mutant], jobs: int, *, source: Path = ROOT, report: Path = REPORT) -> int:
-    """Try all mutants, each job in a copy of its own. Returns the exit code."""
-    started = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        ExitStack() as opened,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
-        idle: SimpleQueue[Trials] = SimpleQueue()
-        for number in range(jobs):
-            copy_tree(source, Path(folder) / str(number))
-            idle.put(opened.enter_context(Trials(Path(folder) / str(number))))
+class Session:
+    """Tries the guards where pytest would run the tests that it has collected.
 
-        def in_a_tree(task: Callable[[Trials], Verdict]) -> Verdict:
-            trials = idle.get()
+    Attributes:
+        only: how the names of the mutations begin; empty: all of them; None: none.
+    """
+
+    code = 1
+
+    def __init__(self, rows: Sequence[Row], only: tuple[str, ...] | None, jobs: int, report: Path) -> None:
+        self.rows, self.only, self.jobs, self.report = rows, only, jobs, report
+        self.console = Console(emoji=False)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.console.print(f"[bold red]{report.nodeid} cannot be collected:[/]", escape(str(report.longrepr)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            return True
+        began, found = time.monotonic(), list[Verdict]()
+        # Without a thread of its own, which a fork would not have.
+        with Progress(console=self.console, auto_refresh=False) as progress:
+
+            def bar(title: str, tasks: int) -> Callable[[], None]:
+                task = progress.add_task(title, total=tasks)
+                return lambda: (progress.advance(task), progress.refresh())[0]
+
+            items = {item.nodeid: item for item in session.items}
+            is_wanted = None if self.only is None else lambda name: not self.only or name.startswith(self.only)
             try:
-                return task(trials)
-            finally:
-                idle.put(trials)
-
-        console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
-        guards = sorted({guard for mutant in mutants for guard in mutant.guards})
-        shares = [guards[first::jobs] for first in range(min(jobs, len(guards)))]
-        clean_runs = [partial(Trials.first_failure, name="", tests=share, seconds=ALL_SECONDS) for share in shares]
-        for clean in pool.map(in_a_tree, clean_runs):
-            if clean.status != "survived":
-                console.print("[bold red]The guards fail without any mutant:[/]", _found(clean), highlight=False)
-                return 1
-        judged = [pool.submit(in_a_tree, partial(Trials.judge, mutant=mutant)) for mutant in mutants]
-        verdicts: dict[str, Verdict] = {}
-        try:
-            for trial in as_completed(judged):
-                verdict = trial.result()
-                verdicts[verdict.mutant] = verdict
-                colour = "green" if verdict.status == "caught" else "bold red"
-                line = f"[{colour}]{verdict.status:8}[/] {verdict.mutant} [dim]{verdict.seconds:.1f} s[/]"
-                console.print(line, _found(verdict), highlight=False, soft_wrap=True)
-        finally:
-            pool.shutdown(cancel_futures=True)
-    caught = sum(verdict.status == "caught" for verdict in verdicts.values())
-    summary = f"{caught} of {len(mutants)} known bugs were caught, in {time.monotonic() - started:.0f} s"
-    _write(report, summary, mutants, verdicts)
-    console.print(f"{summary}: {report}", highlight=False, soft_wrap=True)
-    return 0 if caught == len(mutants) else 1
+                for verdict in gate.verdicts(self.rows, is_wanted, items, self.jobs, bar):
+                    found.append(verdict)
+                    if verdict.status not in GOOD:
+                        self.console.print(
+                            f"[bold red]{verdict.status}[/] {escape(' '.join(verdict[:1] + verdict[2:]))}"
+                        )
+            except Broken as error:
+                self.console.print("[bold red]Without any change:[/]", escape(str(error)))
+                return True
+        good = sum(verdict.status in GOOD for verdict in found)
+        self.code = int(good < len(found) or not found)
+        summary = f"{good} of {len(found)} guards are noticed or redundant, in {time.monotonic() - began:.0f} s"
+        write(self.report, summary, self.rows, found)
+        self.console.print(f"{summary}: {self.report}", highlight=False)
+        return True
 
 
-def _found(verdict: Verdict) -> str:
-    return escape(f"{verdict.test.rpartition('.')[2]} {verdict.message}".strip())
-
-
-def _write(report: Path, summary: str, mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> None:
-    lines = [f"# {summary}", "", "| mutant | bug | verdict | test | message |", "|---|---|---|---|---|"]
-    for mutant in mutants:
-        verdict = verdicts[mutant.name]
-        cells = (mutant.name, mutant.bug, verdict.status, verdict.test, verdict.message)
+def write(report: Path, summary: str, rows: Sequence[Row], found: Sequence[Verdict]) -> None:
+    """Write the report: each guard with what has noticed it."""
+    bugs = {row.name: row.bug for row in rows}
+    lines = [f"# {summary}", "", "| guard | verdict | by | how | bug |", "|---|---|---|---|---|"]
+    for verdict in sorted(found):
+        cells = (*verdict, bugs.get(verdict.name, ""))
         lines.append(f"| {' | '.join(cell.replace('|', '\\|') for cell in cells)} |")
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n".join(lines) + "\n")

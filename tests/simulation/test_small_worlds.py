@@ -1,6 +1,6 @@
 """Every guarantee holds in each state of the small worlds.
 
-The worlds with more states are in short_worlds.py and `make simulate`. The controls are in test_controls_of_*.py.
+The worlds with more states are in short_worlds.py and `make simulate`. The controls are in tests/guards.
 """
 
 from __future__ import annotations

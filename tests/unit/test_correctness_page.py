@@ -1,4 +1,4 @@
-"""The pages on correctness name existing failures, tests, mutants, definitions and commands."""
+"""The pages on correctness name existing failures, tests, guards, definitions and commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.guards.mutant_catalogue import NOWHERE, ROWS, load
+from tests.guards.all_rows import FAILURES, MUTATIONS, NOWHERE, ROWS
 
 ROOT = Path(__file__).parents[2]
 ARGUMENT = (ROOT / "docs" / "correctness.md").read_text()
@@ -20,7 +20,6 @@ TEXTS = {
     if path.suffix in (".py", ".json") and path != Path(__file__)
 }
 WORDS = "\n".join({word for text in TEXTS.values() for word in re.findall(r"\w+", text)})
-MUTANTS = load()
 MAKEFILE = (ROOT / "Makefile").read_text()
 UNNUMBERED = "F11", "F14"  # their tests have no number in their names
 
@@ -32,13 +31,13 @@ def _numbers(text: str) -> set[str]:
 
 
 def test_every_known_failure_has_its_row() -> None:
-    assert tuple(TABLE) == ROWS
+    assert tuple(TABLE) == FAILURES
 
 
-def test_the_mutants_of_a_row_are_those_of_the_catalogue() -> None:
-    for row in ROWS:
+def test_the_guards_of_a_row_are_those_of_the_catalogue() -> None:
+    for row in FAILURES:
         patterns = re.findall(r"`(.*?)`", TABLE[row][2])
-        theirs = {mutant.name for mutant in MUTANTS if row in mutant.rows}
+        theirs = {each.name for each in ROWS if row in each.failures} | {MUTATIONS.get(row, "")} - {""}
         assert {name for name in theirs if not any(fnmatchcase(name, pattern) for pattern in patterns)} == set(), row
         assert [each for each in patterns if not any(fnmatchcase(name, each) for name in theirs)] == [], row
         assert bool(patterns) != (row in NOWHERE), row
@@ -50,7 +49,7 @@ def test_the_folders_of_a_row_are_those_whose_tests_have_its_number() -> None:
         if path.full_match("tests/**/test_*.py"):
             for number in _numbers(text):
                 folders[number.upper()].add(path.parts[1])
-    named = {row: TABLE[row][1] for row in ROWS if row not in UNNUMBERED}
+    named = {row: TABLE[row][1] for row in FAILURES if row not in UNNUMBERED}
     assert named == {row: ", ".join(sorted(folders[row])) for row in named}
 
 
@@ -60,14 +59,14 @@ def test_each_name_on_the_page_of_guarantees_is_in_the_code() -> None:
     assert {part for part in parts if not re.search(rf"(?:\b|_){part}(?:\b|(?<=_))", WORDS)} == set()
 
 
-def test_each_prefix_of_tests_and_each_pattern_of_mutants_has_one() -> None:
+def test_each_prefix_of_tests_and_each_pattern_of_guards_has_one() -> None:
     numbers = {number for text in TEXTS.values() for number in _numbers(text)}
     prefixes = set(re.findall(r"`([a-z]\d+b?)_`", ARGUMENT))
     assert prefixes
     assert prefixes - numbers == set()
     patterns = re.findall(r"`([a-z]\d+b?-\*)`", ARGUMENT)
     assert patterns
-    assert [each for each in patterns if not any(fnmatchcase(mutant.name, each) for mutant in MUTANTS)] == []
+    assert [each for each in patterns if not any(fnmatchcase(row.name, each) for row in ROWS)] == []
 
 
 def test_each_command_is_a_target_with_its_variables() -> None:

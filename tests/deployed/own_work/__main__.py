@@ -22,7 +22,7 @@ TESTS = (
     "tests/deployed/test_sample_events.py",
     "tests/unit/fuzz/test_fuzz_work.py",
     "tests/template/roles",
-    "tests/guards/test_mutant_catalogue.py",
+    "tests/guards/test_guards.py",
     "tests/deployed/test_worker_client.py",
     "tests/unit/retry",
 )

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from dev.emulator.environment import ROOT
-from tests.guards.copies import copy_tree
+from tests.deployed.own_work.copies import copy_tree
 
 WORK = """from typing import Any
 

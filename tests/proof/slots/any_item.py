@@ -111,8 +111,9 @@ class _Write:
         self._search = search
         self._names = request.get("ExpressionAttributeNames", {})
         self._values = request.get("ExpressionAttributeValues", {})
-        self._actions = update(request["UpdateExpression"]).actions
-        self._test = conditions.condition(request["ConditionExpression"]).test
+        condition, change = (request.get(f"{kind}Expression") for kind in ("Condition", "Update"))
+        self._actions = update(change).actions if change else []
+        self._test = conditions.condition(condition).test if condition else None
 
     def effect(self) -> Effect:
         before, requires = self._item, [self._holds(self._test)] if self._test else []

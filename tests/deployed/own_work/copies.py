@@ -1,12 +1,9 @@
-"""Copies of the tree that mutants are applied to."""
+"""A copy of the tree."""
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 # Downloaded once and read-only: the copies share it.
@@ -30,22 +27,3 @@ def copy_tree(source: Path, target: Path) -> None:
     (source / SHARED).mkdir(parents=True, exist_ok=True)
     (target / SHARED).parent.mkdir(parents=True, exist_ok=True)
     (target / SHARED).symlink_to((source / SHARED).resolve())
-
-
-@contextmanager
-def replaced(tree: Path, texts: Mapping[str, str]) -> Iterator[None]:
-    """Files of the tree have other texts inside the block."""
-    before = {name: (tree / name).read_text() for name in texts}
-    try:
-        _write(tree, texts)
-        yield
-    finally:
-        _write(tree, before)
-
-
-def _write(tree: Path, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        (tree / name).write_text(text)
-        # Python compares a source's size and its time in seconds only, and so misses a changed sign.
-        if name.endswith(".py"):
-            Path(importlib.util.cache_from_source(str(tree / name))).unlink(missing_ok=True)

@@ -1,0 +1,5 @@
+"""Terms that change nothing if they are left out, each with the reason."""
+
+from __future__ import annotations
+
+REDUNDANT: dict[str, str] = {}
