@@ -70,7 +70,7 @@ def mask(value: Any) -> Any:
 def show(console: Console, report: Mapping[str, Any]) -> None:
     """Print what is not as expected, and the numbers of verdicts."""
     for each in report["answers"]:
-        if each["verdict"] == Verdict.AS_EXPECTED:
+        if each["verdict"] in (Verdict.AS_EXPECTED, Verdict.NOT_TRIED):
             continue
         style = "bold red" if each["verdict"] == Verdict.DIFFERENT else "yellow"
         console.print(escape(f"{each['name']} {each['verdict']}: {each['fact']}"), style=style, highlight=False)
