@@ -15,7 +15,7 @@ from dev.emulator.chat_service import ChatService, answer_to
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from tests.deployed.deployed_stack import DeployedStack
 from tests.deployed.page_reader import CLI
-from tests.unit.test_document_shell import blocks_of
+from tests.unit.test_pages import blocks_of
 
 EXAMPLE = ROOT / "examples" / "shared-token"
 COPY, LOCAL, DEPLOY, CALL, INVALIDATE, TEST = blocks_of(EXAMPLE / "README.md")

@@ -1,7 +1,7 @@
-"""Each command in each document: a shell runs it, and its options and values are checked with the real program.
+"""What the documents name exists: each command with its options, link, page, definition, resource, parameter and field.
 
-The programs are replaced by a script that records its arguments. Calls of AWS are validated with botocore's models.
-tests/deployed and tests/deployed have the effects of the commands, on the embedded AWS.
+A shell runs the commands of a page, with programs that record their arguments; what they name is compared with the real
+programs and with botocore's models. tests/deployed has the effects of the commands, on the embedded AWS.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -22,8 +21,6 @@ import click
 import pytest
 import typer.main
 from botocore import xform_name
-from botocore.model import Shape
-from botocore.validate import validate_parameters
 
 from dev.emulator.deployment import check_names
 from dev.tools.function_folders import code_folders
@@ -31,6 +28,7 @@ from dev.tools.gradual import TYPES
 from dev.tools.invoke import events_of
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_variables import shell_lines, variable_name
+from tests.simulation.account.completion_events import SCHEMA
 from tests.template.parsing import parsed_template
 from tests.template.test_samconfig import CONFIG
 
@@ -41,7 +39,7 @@ RETRIES = ROOT / "docs" / "retries.md"
 RETRIES_REFERENCE = ROOT / "docs" / "retries-reference.md"
 PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx",
             "uuidgen")  # fmt: skip
-PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
+PROGRAMS_OF_THE_TREE = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
 # Records its name and arguments. Prints what the pages read: the stack's outputs, a message, JSON, an ARN
 # that is long enough for each field, or a word.
 RECORDER = r"""#!/bin/bash
@@ -68,6 +66,12 @@ SAM = {
 _MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE))
 RESOURCES = set(parsed_template()["Resources"])
+PARAMETERS: dict[str, Any] = parsed_template()["Parameters"]
+LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
+MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+EVENTS = (ROOT / "docs" / "completion-events.md").read_text()
+# A linked file of ARCHITECTURE.md, and the names in backticks that follow it.
+DEFINED = re.findall(r"\]\(([\w/.-]+)\)((?:[\s,]+`\w+`)+)", (ROOT / "ARCHITECTURE.md").read_text())
 SLOTKEEPER: Any = typer.main.get_command(app)
 AWS_GLOBAL = {"--query", "--output", "--endpoint-url", "--region", "--profile", "--no-cli-pager", "--cli-input-json"}
 # Commands of the CLI itself, which botocore's models do not have.
@@ -85,6 +89,9 @@ OF_THE_READER = {"CHANGE_SET_ARN"}  # sam deploy prints it
 VARIABLES = {variable_name(name): value for name, value in OUTPUTS.items()}
 
 
+of_each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
 class Call(NamedTuple):
     """One recorded call."""
 
@@ -92,19 +99,21 @@ class Call(NamedTuple):
     arguments: list[str]
 
 
+def outside_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
 def blocks_of(page: Path) -> list[str]:
     """A page's blocks of commands: the indented ones in their order, then the fenced ones."""
     text = page.read_text()
     fenced = re.findall(r"^```(?:shell|bash|sh)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    indented = re.findall(r"(?:^|(?<=\n\n))((?:    .*\n)+)", outside)
+    indented = re.findall(r"(?:^|(?<=\n\n))((?:    .*\n)+)", outside_code(page))
     return [*(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in indented), *fenced]
 
 
 def commands_in_text(page: Path) -> list[str]:
     """The commands between backticks in a page's text, each on one line."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    codes = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
+    codes = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", outside_code(page)))
     return [code for code in codes if code.partition(" ")[0] in PROGRAMS]
 
 
@@ -116,7 +125,7 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
     script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # the reader's values
     if not script:
         return []
-    for place in [*(f"bin/{name}" for name in PROGRAMS), *PLACES]:
+    for place in [*(f"bin/{name}" for name in PROGRAMS), *PROGRAMS_OF_THE_TREE]:
         program = folder / place
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(RECORDER)
@@ -149,24 +158,23 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
     return [Call(program, arguments) for program, *arguments in (line.split("\0") for line in lines)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@of_each_page
 def test_every_command_of_a_page_exists(page: Path, tmp_path: Path) -> None:
-    checks = {"sam": _check_sam, "make": _check_make, "slotkeeper": _check_slotkeeper, "python": _check_python}
+    checks = {"aws": _check_aws, "sam": _check_sam, "make": _check_make, "slotkeeper": _check_slotkeeper,
+              "python": _check_python}  # fmt: skip
     for call in run(tmp_path, blocks_of(page)):
-        if call.program == "aws":
-            _check_aws(call.arguments, tmp_path)
-        elif call.program in checks:
+        if call.program in checks:
             checks[call.program](call.arguments)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_in_a_pages_text_exists(page: Path, tmp_path: Path) -> None:
+@of_each_page
+def test_every_command_in_a_pages_text_exists(page: Path) -> None:
     for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", "\n".join(blocks_of(page))):  # in their comments
         _check_make([target])
     for code in commands_in_text(page):
         program, *arguments = code.split()
         if program == "aws" and "--" in code:
-            _check_aws(shlex.split(re.sub(r"<[a-z-]+>|\$\w+", "a" * 36, code).removesuffix(" ..."))[1:], tmp_path)
+            _check_aws(shlex.split(code.removesuffix(" ..."))[1:])
         if program == "make" and arguments:
             _check_make(arguments)
         if program == "slotkeeper" and arguments:
@@ -175,7 +183,7 @@ def test_every_command_in_a_pages_text_exists(page: Path, tmp_path: Path) -> Non
             assert {one.split("=")[0] for one in rest if one.startswith("-")} <= known, code
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@of_each_page
 def test_a_variable_of_a_page_is_an_output_or_set_on_the_page(page: Path) -> None:
     """bash does not run commands in a comment or in the text."""
     script = "\n".join([*blocks_of(page), *commands_in_text(page)])
@@ -263,53 +271,112 @@ def _operations(service: str) -> dict[str, Any]:
     return {xform_name(name, "-"): model.operation_model(name) for name in model.operation_names}
 
 
-def _check_aws(arguments: list[str], folder: Path) -> None:
+def _check_aws(arguments: list[str]) -> None:
     while arguments[0] in AWS_GLOBAL:
         arguments = arguments[2:]
-    service, name, *options = arguments
+    service, name, *rest = arguments
     if (service, name) in AWS_OWN:
         return
     operations = _operations({"s3api": "s3"}.get(service, service))
     assert name in operations, f"aws {service} has no {name}"
     shape = operations[name].input_shape
-    validate_parameters(dict(_parameters(shape, options, folder)), shape)
+    known = {f"--{xform_name(each, '-')}" for each in shape.members}
+    given = {each.replace("--no-", "--") for each in rest if each.startswith("--")} - AWS_GLOBAL - AWS_OWN_OPTIONS
+    assert given <= known, f"aws {service} {name} has no {given - known}"
+    assert {f"--{xform_name(each, '-')}" for each in shape.required_members} <= given, arguments
 
 
-def _parameters(shape: Any, options: list[str], folder: Path) -> Iterator[tuple[str, Any]]:
-    """The parameters of the call, from the CLI's options."""
-    members = {f"--{xform_name(each, '-')}": each for each in shape.members}
-    at = 0
-    while at < len(options):
-        option, values = options[at], []
-        at += 1
-        while at < len(options) and not options[at].startswith("--"):
-            values.append(options[at])
-            at += 1
-        if option in AWS_GLOBAL | AWS_OWN_OPTIONS:
+# Links and names
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of GitHub: headings in lower case, with hyphens for blanks and without punctuation."""
+    headings = re.findall(r"^#+ (.*)$", outside_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@of_each_page
+def test_every_link_of_a_page_has_a_target(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", outside_code(page)):
+        if re.match(r"[a-z]+:", target):
             continue
-        if option not in members and option.replace("--no-", "--") in members:
-            yield members[option.replace("--no-", "--")], False
-            continue
-        assert option in members, f"there is no {option}"
-        yield members[option], _value(shape.members[members[option]], values, folder)
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor in _anchors(file), target
 
 
-def _value(shape: Shape, values: list[str], folder: Path) -> Any:
-    if shape.type_name == "boolean":
-        assert values == []
-        return True
-    if shape.type_name == "list" and values[0].startswith("file://"):
-        assert (folder / values[0].removeprefix("file://")).is_file()  # of the reader, or of an earlier command
-        return []
-    if shape.type_name == "list":
-        return json.loads(values[0]) if values[0].startswith("[") else values
-    (value,) = values
-    assert value
-    if value.startswith("file://"):
-        value = (folder / value.removeprefix("file://")).read_text()
-    if shape.type_name in ("string", "timestamp", "blob"):
-        return value
-    if shape.type_name == "structure" and not value.startswith("{"):  # the CLI's shorthand
-        pairs = (pair.split("=", 1) for pair in value.split(","))
-        return {name: json.loads(text) if text in ("true", "false") else text for name, text in pairs}
-    return json.loads(value)
+def test_the_list_of_documents_has_every_page() -> None:
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+@of_each_page
+def test_every_diagram_names_existing_resources(page: Path) -> None:
+    for diagram in re.findall(r"^```mermaid\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Queue|Table)\b", diagram):
+            assert name in RESOURCES, name
+
+
+@pytest.mark.parametrize(("file", "names"), DEFINED)
+def test_a_name_of_the_architecture_is_defined_in_the_file_that_is_linked_before_it(file: str, names: str) -> None:
+    code = (ROOT / file).read_text()
+    for name in re.findall(r"\w+", names):
+        assert re.search(rf'(?:def|class) {name}\b|^    "{name}": {{', code, re.MULTILINE), f"{name} is not in {file}"
+
+
+# Tables
+
+
+def _rows(page: str) -> list[list[str]]:
+    """The cells of each row whose first cell is code."""
+    lines = re.findall(r"^\| (`[^|]+`) \|(.*)\|$", page, re.MULTILINE)
+    return [[first.strip("`"), *(cell.strip() for cell in rest.split("|"))] for first, rest in lines]
+
+
+ROWS = {row[0]: row[1:] for row in _rows((ROOT / "docs" / "parameters.md").read_text())}
+
+
+def test_the_page_has_every_parameter_and_no_other() -> None:
+    assert ROWS.keys() == PARAMETERS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_a_parameters_default_and_range_are_the_templates(name: str) -> None:
+    declared, (default, allowed, _) = PARAMETERS[name], ROWS[name]
+    assert default.startswith(f"`{declared['Default']}`" if declared["Default"] != "" else "empty")
+    for bound in ("MinValue", "MaxValue", "MaxLength"):
+        if bound in declared:
+            assert re.search(rf"\b{declared[bound]}\b", allowed), bound
+    for value in declared.get("AllowedValues", [])[:6]:
+        assert str(value) in allowed
+
+
+@pytest.mark.parametrize(
+    ("heading", "schema"),
+    [
+        ("## A request", LAYER / "slots" / "request.schema.json"),
+        ("## Work", LAYER / "retry" / "work.schema.json"),
+        ("## Chat messages", LAYER / "chatbot" / "message.schema.json"),
+    ],
+)
+def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> None:
+    section = MESSAGES.split(f"\n{heading}\n")[1].split("\n##")[0]
+    declared = json.loads(schema.read_text())
+
+    assert {row[0]: row[1] == "yes" for row in _rows(section)} == {
+        name: name in declared["required"] for name in declared["properties"]
+    }
+
+
+def test_the_page_of_retries_has_each_setting_of_a_downstream_and_no_other() -> None:
+    declared = json.loads((LAYER / "retry" / "policy.schema.json").read_text())["definitions"]["downstream"]
+    settings = {f"{part}.{name}" for part, of in declared["properties"].items() for name in of["properties"]}
+    named = {name for row in _rows(RETRIES_REFERENCE.read_text()) for name in row[0].split("`, `")}
+    assert {name for name in named if name.partition(".")[0] in declared["properties"]} == settings
+
+
+def test_the_page_of_events_has_each_field_and_no_other() -> None:
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| [^|]+ \| [^|]+ \|$", EVENTS, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`([a-z_]+)`", row)) == sorted(SCHEMA["properties"])
