@@ -1,4 +1,4 @@
-"""The command and the console with the newest versions that pyproject.toml allows. pip installs them from the index."""
+"""The command, the console and the template with the newest versions of their packages, which pip installs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.command.distributions import (
     EXTRA,
     OPTIONAL,
     PROJECT,
+    ROOT,
     build_wheel,
     distributions,
     installed_with,
@@ -119,3 +120,17 @@ def test_the_console_starts_with_the_newest_allowed_versions_and_imports_only_wh
 
     assert host == "127.0.0.1"
     assert distributions(names) - OPTIONAL - OPTIONAL_OF_NICEGUI <= installed_with([*DEPENDENCIES, *EXTRA, *WEB])
+
+
+def test_the_newest_cfn_lint_accepts_the_template(tmp_path: Path) -> None:
+    """SAM CLI allows an older one alone, which `make lint` uses."""
+    _pip("install", "--target", str(tmp_path), "cfn-lint")
+    ran = subprocess.run(
+        [sys.executable, "-m", "cfnlint", "template.yaml"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
