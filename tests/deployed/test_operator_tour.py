@@ -43,7 +43,7 @@ def test_every_command_of_the_tour_succeeds(stack: DeployedStack, monkeypatch: p
         assert ended.exit_code == 0, (line, ended.output, ended.exception)
         outputs[" ".join(arguments)] = ended.stdout
 
-    assert "sample" in outputs["status"]
+    assert outputs["status"].startswith("slotkeeper in ")  # it names few of many idle processes
     assert "succeeded" in outputs["explain tour"]
     (shown,) = (one for one in json.loads(outputs["status --json"])["processes"] if one["name"] == "sample")
     assert (shown["slot_limit"], shown["paused"], shown["holders"]) == (5, False, [])
