@@ -28,18 +28,12 @@ class Stored(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The item after a delivery's last call of it before its work.
-
-    Attributes:
-        is_own: the delivery wrote the item.
-        is_spent: a retry had failed less than a window before, and no call had succeeded since.
-        hung: whether a call of the item's epoch had hung until its permit ended.
-    """
+    """The item after a delivery's last call of it before its work."""
 
     item: Stored
-    is_own: bool
-    is_spent: bool
-    hung: bool
+    is_own: bool  # the delivery wrote the item
+    is_spent: bool  # a retry had failed less than a window before, and no call had succeeded since
+    hung: bool  # whether a call of the item's epoch had hung until its permit ended
 
 
 class Work(NamedTuple):

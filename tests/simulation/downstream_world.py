@@ -46,59 +46,35 @@ def watching_policy(threshold: int = 1, attempts: int = 2, *, limited: bool = Tr
 class Plan(retry_world.Plan):
     """The settings of a world.
 
-    Attributes:
-        down: from when to when the downstream is down, seconds since the beginning.
-        sudden: its outage may begin at any earlier time.
-        again: from when to when it is down a second time.
-        most: the event source's maximum concurrency.
-        limited: the policy has a concurrency limit and a budget, whose capacity is one retry.
-        max_age: of the policy, in seconds.
-        skews: by how many seconds the clock of each worker is ahead.
-        receives: how often each first message was received before.
-        fault_kinds: the only faults, as `how` of their choices; empty for all.
-
     Commands are those of the breaker only: "open" and "close".
     """
 
     policy: str = watching_policy()
-    down: tuple[int, int] = (0, 0)
-    sudden: bool = False
-    again: tuple[int, int] = (0, 0)
-    most: int = 2
-    limited: bool = True
-    max_age: int = MAX_AGE
-    skews: tuple[int, ...] = ()
-    receives: int = 0
-    fault_kinds: tuple[str, ...] = ()
+    down: tuple[int, int] = (0, 0)  # from when to when the downstream is down, seconds since the beginning
+    sudden: bool = False  # its outage may begin at any earlier time
+    again: tuple[int, int] = (0, 0)  # from when to when it is down a second time
+    most: int = 2  # the event source's maximum concurrency
+    limited: bool = True  # the policy has a concurrency limit and a budget, whose capacity is one retry
+    max_age: int = MAX_AGE  # of the policy, in seconds
+    skews: tuple[int, ...] = ()  # by how many seconds the clock of each worker is ahead
+    receives: int = 0  # how often each first message was received before
+    fault_kinds: tuple[str, ...] = ()  # the only faults, as `how` of their choices; empty for all
 
 
 class Notes(NamedTuple):
-    """The world's notes on a delivery.
+    """The world's notes on a delivery."""
 
-    Attributes:
-        handle, frozen_until: as in retry_world.Notes.
-        started: when its invocation started.
-        first: from when the request's age counts.
-        body: the message's body.
-        name: the common part of the delivery's codes.
-        asked: its last call of the downstream's item.
-        work: its work, while under way.
-        is_ended: its work has ended.
-        wrote: it has written to the ledger.
-        failed_at: when its work failed at the downstream.
-    """
-
-    handle: str
+    handle: str  # as in retry_world.Notes
     frozen_until: float = 0.0
-    started: float = 0.0
-    first: float = 0.0
-    body: str = ""
-    name: str = ""
-    asked: Asked | None = None
-    work: Work | None = None
-    is_ended: bool = False
-    wrote: bool = False
-    failed_at: float = 0.0
+    started: float = 0.0  # when its invocation started
+    first: float = 0.0  # from when the request's age counts
+    body: str = ""  # the message's body
+    name: str = ""  # the common part of the delivery's codes
+    asked: Asked | None = None  # its last call of the downstream's item
+    work: Work | None = None  # its work, while under way
+    is_ended: bool = False  # its work has ended
+    wrote: bool = False  # it has written to the ledger
+    failed_at: float = 0.0  # when its work failed at the downstream
 
 
 class DownstreamWorld(RetryWorld):

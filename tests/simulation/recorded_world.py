@@ -30,15 +30,11 @@ class Arrival(NamedTuple):
 
 
 class Act(NamedTuple):
-    """What happens at a time, in seconds from the beginning: an operator's command, or a caller of a lease.
-
-    Attributes:
-        line: of the audit log, which a command writes.
-    """
+    """What happens at a time, in seconds from the beginning: an operator's command, or a caller of a lease."""
 
     at: float
     act: Callable[[RecordedWorld], None]
-    line: Mapping[str, Any] = {}
+    line: Mapping[str, Any] = {}  # of the audit log, which a command writes
 
 
 def set_limit(at: float, before: int, after: int) -> Act:

@@ -39,19 +39,12 @@ RETRY_QUEUE = ScheduleTarget("retries", "arn:role", WORK, SCHEDULES_DEAD)
 
 
 class Watching(NamedTuple):
-    """The settings of a worker that watches its downstream.
+    """The settings of a worker that watches its downstream."""
 
-    Attributes:
-        most: the event source's maximum concurrency.
-        sent_at: when the message was sent, seconds since the epoch.
-        handle: the message's receipt handle. Without it the claim token is in its place.
-        carried: the outcomes that its container could not report before.
-    """
-
-    most: int
-    sent_at: float
-    handle: str
-    carried: tuple[Any, ...] = ()
+    most: int  # the event source's maximum concurrency
+    sent_at: float  # when the message was sent, seconds since the epoch
+    handle: str  # the message's receipt handle. Without it the claim token is in its place.
+    carried: tuple[Any, ...] = ()  # the outcomes that its container could not report before
 
 
 def deliver(

@@ -43,34 +43,23 @@ def fixed_policy(seconds: int, attempts: int) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a world.
+    """The settings of a world."""
 
-    Attributes:
-        requests: id and payload (JSON) of each request, in the order in which they are sent. One may occur twice.
-        policy: the retry policy's parameter.
-        attempts: how many attempts the policy allows, for R3.
-        workers: the most concurrent invocations of the worker.
-        max_delay: seconds above which Scheduler delivers a retry.
-        copies: how many times the queue may deliver a message again without a fault.
-        redrives: how many dead-letter messages an operator moves back.
-        commands: the commands of an operator for a retry, at any time: "cancel" or "run_now".
-        reads_policy: whether a worker calls SSM for the policy: one more call for each failure.
-        lax: a queue hides a message by any of its handles, as recorded; otherwise only by the handle of the newest
-            receive while the message is in flight, as documented.
-        step: the clock's step in seconds. With a coarse step more events have the same time, and so any order, and
-            schedules share more times.
-    """
-
+    # Id and payload (JSON) of each request, in the order in which they are sent. One may occur twice.
     requests: tuple[tuple[str, str], ...] = (("a", "{}"),)
-    policy: str = fixed_policy(60, 2)
-    attempts: int = 2
-    workers: int = 2
-    max_delay: int = 900
-    copies: int = 0
-    redrives: int = 0
-    commands: tuple[str, ...] = ()
-    reads_policy: bool = False
+    policy: str = fixed_policy(60, 2)  # the retry policy's parameter
+    attempts: int = 2  # how many attempts the policy allows, for R3
+    workers: int = 2  # the most concurrent invocations of the worker
+    max_delay: int = 900  # seconds above which Scheduler delivers a retry
+    copies: int = 0  # how many times the queue may deliver a message again without a fault
+    redrives: int = 0  # how many dead-letter messages an operator moves back
+    commands: tuple[str, ...] = ()  # the commands of an operator for a retry, at any time: "cancel" or "run_now"
+    reads_policy: bool = False  # whether a worker calls SSM for the policy: one more call for each failure
+    # A queue hides a message by any of its handles, as recorded; otherwise only by the handle of the newest receive
+    # while the message is in flight, as documented
     lax: bool = True
+    # The clock's step in seconds. With a coarse step more events have the same time, and so any order, and schedules
+    # share more times.
     step: int = 60
 
 

@@ -36,23 +36,16 @@ TIMEOUT = code.AGE - 2  # seconds, of the functions that dispatch
 
 
 class Sent(NamedTuple):
-    """A request of a plan.
-
-    Attributes:
-        deadline: `start_before`, in seconds after the beginning.
-        caller: whether it carries a task token.
-        malformed: whether its message is no request.
-        other: whether its content differs from that of another request with its id.
-    """
+    """A request of a plan."""
 
     id: str
     priority: Priority = "normal"
     weight: int | None = None
     skips: bool = False
-    deadline: float | None = None
-    caller: bool = False
-    other: bool = False
-    malformed: bool = False
+    deadline: float | None = None  # `start_before`, in seconds after the beginning
+    caller: bool = False  # whether it carries a task token
+    other: bool = False  # whether its content differs from that of another request with its id
+    malformed: bool = False  # whether its message is no request
     process: str = PROCESS
 
     @property
@@ -84,107 +77,68 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens in a world.
+    """What happens in a world."""
 
-    Attributes:
-        requests: in the order of sending.
-        limit: the first limit of the process. The second process has limit 1.
-        default_weight: of both processes.
-        limits: that an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
-        cancels: the ids of the requests that an operator cancels at any time, in this order.
-        frees: how many reservations an operator frees, at any time.
-        again: the ids of the requests that operators redrive after they have failed, two at the same time.
-        discards: the ids of the requests that an operator discards after they have failed.
-        rests: redrives and discards begin only when no actor but those of operators works.
-        replacements: how often an operator removes the process while it is paused, and adds it again with `limit`.
-        batch: whether one invocation receives all messages of a group.
-        dispatchers: how many doorbells, and how many messages of EndingQueue, are handled at the same time.
-        has_doorbell: whether DispatchQueue has its event source.
-        rejects: the ids of the requests whose input Step Functions refuses.
-        janitor_runs: how many janitor runs may begin while other actors work, with the aim "ends" only if an execution
-            has closed whose end is not recorded or not published.
-        first_run: seconds until the first of the janitor's scheduled runs. 0: a run only begins when nothing else can
-            happen, and it has something to do.
-        rate: of both processes.
-        ahead: seconds by which the clocks of starters and dispatchers are ahead, in turn.
-        leased: seconds from the beginning for which a lease holds a slot whose caller has died; 0: none does.
-        leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
-        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is
-            negative: such a block runs for so many seconds, and may overrun its lease of a minute.
-        lease_wait: seconds for which a caller waits for a slot.
-        machines: the processes whose target is a state machine.
-        target: of the first process, if it is neither JOB nor CHILD.
-        settle_seconds: of state machines.
-        timeout_minutes: of both processes; the stack's parameter if 0.
-        wrong_kind: a request with `other` has an input for a Glue job, or arguments for a state machine.
-        run_seconds: how long Glue's runs and children take, in turn. Empty: they end at any time.
-        fails: every `fails`-th run fails; none if 0.
-        stop_seconds: how long Glue takes to stop a run.
-        job_limit: the most concurrent runs that Glue allows.
-        lag: seconds for which an ended run still counts towards `job_limit`.
-        page: the most runs on a page of GetJobRuns.
-        others: how many runs of the same job other users start, at any time.
-        leaves: how many callers may time out, at any time.
-        refusals: how many answers to callers Step Functions refuses before it accepts one.
-        denials: the calls that a role or a key may deny from a moment on, without an end: "starts" of the work, its
-            "reads", which include its stops, and "answers" to callers.
-        denied: the kinds that are denied from the beginning.
-        namesakes: how many executions with the name of a child another workflow may start, before the child.
-        child_redrives: how many closed children an operator may redrive, at any time.
-        large_outputs: the output of a child is above the limit of a task's result.
-        damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
-            repaired at any time later.
-        event_steps: sending an event or a notification is a step, which may fail, and before which other actors may
-            act.
-        events_lost: no status event reaches its function.
-        aim: restricts the faults; see `SlotsWorld._is_aimed_at`.
-    """
-
-    requests: tuple[Sent, ...] = (Sent("a"),)
-    limit: int = 1
-    default_weight: int = 1
+    requests: tuple[Sent, ...] = (Sent("a"),)  # in the order of sending
+    limit: int = 1  # the first limit of the process. The second process has limit 1.
+    default_weight: int = 1  # of both processes
+    # That an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
     limits: tuple[int, ...] = ()
-    cancels: tuple[str, ...] = ()
-    frees: int = 0
+    cancels: tuple[str, ...] = ()  # the ids of the requests that an operator cancels at any time, in this order
+    frees: int = 0  # how many reservations an operator frees, at any time
+    # The ids of the requests that operators redrive after they have failed, two at the same time
     again: tuple[str, ...] = ()
-    discards: tuple[str, ...] = ()
-    rests: bool = False
+    discards: tuple[str, ...] = ()  # the ids of the requests that an operator discards after they have failed
+    rests: bool = False  # redrives and discards begin only when no actor but those of operators works
+    # How often an operator removes the process while it is paused, and adds it again with `limit`
     replacements: int = 0
-    batch: bool = False
-    dispatchers: int = 1
-    has_doorbell: bool = True
-    rejects: tuple[str, ...] = ()
+    batch: bool = False  # whether one invocation receives all messages of a group
+    dispatchers: int = 1  # how many doorbells, and how many messages of EndingQueue, are handled at the same time
+    has_doorbell: bool = True  # whether DispatchQueue has its event source
+    rejects: tuple[str, ...] = ()  # the ids of the requests whose input Step Functions refuses
+    # How many janitor runs may begin while other actors work, with the aim "ends" only if an execution has closed
+    # whose end is not recorded or not published
     janitor_runs: int = 0
+    # Seconds until the first of the janitor's scheduled runs. 0: a run only begins when nothing else can happen, and
+    # it has something to do.
     first_run: int = 0
-    rate: Rate | None = None
-    ahead: tuple[float, ...] = (0.0,)
-    leased: int = 0
+    rate: Rate | None = None  # of both processes
+    ahead: tuple[float, ...] = (0.0,)  # seconds by which the clocks of starters and dispatchers are ahead, in turn
+    leased: int = 0  # seconds from the beginning for which a lease holds a slot whose caller has died; 0: none does
+    # For each caller of a lease the seconds by which its clock is ahead. It begins at any time.
     leases: tuple[float, ...] = ()
+    # Seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is negative:
+    # such a block runs for so many seconds, and may overrun its lease of a minute.
     blocks: tuple[int, ...] = (0,)
-    lease_wait: int = 0
-    machines: tuple[str, ...] = ()
-    target: str = ""
-    settle_seconds: int = 0
-    timeout_minutes: int = 0
-    wrong_kind: bool = False
-    run_seconds: tuple[int, ...] = ()
-    fails: int = 0
-    stop_seconds: int = 0
-    job_limit: int = 100
-    lag: int = 0
-    page: int = glue.LARGEST_PAGE
-    others: int = 0
-    leaves: int = 0
-    refusals: int = 0
+    lease_wait: int = 0  # seconds for which a caller waits for a slot
+    machines: tuple[str, ...] = ()  # the processes whose target is a state machine
+    target: str = ""  # of the first process, if it is neither JOB nor CHILD
+    settle_seconds: int = 0  # of state machines
+    timeout_minutes: int = 0  # of both processes; the stack's parameter if 0
+    wrong_kind: bool = False  # a request with `other` has an input for a Glue job, or arguments for a state machine
+    run_seconds: tuple[int, ...] = ()  # how long Glue's runs and children take, in turn. Empty: they end at any time.
+    fails: int = 0  # every `fails`-th run fails; none if 0
+    stop_seconds: int = 0  # how long Glue takes to stop a run
+    job_limit: int = 100  # the most concurrent runs that Glue allows
+    lag: int = 0  # seconds for which an ended run still counts towards `job_limit`
+    page: int = glue.LARGEST_PAGE  # the most runs on a page of GetJobRuns
+    others: int = 0  # how many runs of the same job other users start, at any time
+    leaves: int = 0  # how many callers may time out, at any time
+    refusals: int = 0  # how many answers to callers Step Functions refuses before it accepts one
+    # The calls that a role or a key may deny from a moment on, without an end: "starts" of the work, its "reads",
+    # which include its stops, and "answers" to callers
     denials: tuple[str, ...] = ()
-    denied: tuple[str, ...] = ()
-    namesakes: int = 0
-    child_redrives: int = 0
-    large_outputs: bool = False
+    denied: tuple[str, ...] = ()  # the kinds that are denied from the beginning
+    namesakes: int = 0  # how many executions with the name of a child another workflow may start, before the child
+    child_redrives: int = 0  # how many closed children an operator may redrive, at any time
+    large_outputs: bool = False  # the output of a child is above the limit of a task's result
+    # How often an attribute of the items becomes malformed after a workflow has ended without success. It is repaired
+    # at any time later.
     damages: int = 0
+    # Sending an event or a notification is a step, which may fail, and before which other actors may act
     event_steps: bool = False
-    events_lost: bool = False
-    aim: str = ""
+    events_lost: bool = False  # no status event reaches its function
+    aim: str = ""  # restricts the faults; see `SlotsWorld._is_aimed_at`
 
 
 # The item of a removed process.

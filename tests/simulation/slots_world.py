@@ -70,16 +70,12 @@ _COMMANDS = ("operator", "cancel", "again", "discard", "release", "replace")
 
 
 class Notes(NamedTuple):
-    """The world's notes on an actor.
+    """The world's notes on an actor."""
 
-    Attributes:
-        state: the last state of a workflow, the messages of an invocation of the function of endings, or what an
-            operator wants.
-        began: of an invocation.
-    """
-
+    # The last state of a workflow, the messages of an invocation of the function of endings, or what an operator
+    # wants
     state: Any = None
-    began: float = 0.0
+    began: float = 0.0  # of an invocation
 
 
 def _damaged(value: Any) -> Any:

@@ -47,14 +47,10 @@ QUICK, SHORT, LONG = Effort
 
 
 class Small(NamedTuple):
-    """A world of the exhaustive search.
-
-    Attributes:
-        faults: the most faults on any path through it.
-    """
+    """A world of the exhaustive search."""
 
     make: Callable[[], World]
-    faults: int
+    faults: int  # the most faults on any path through it
     effort: Effort
 
 

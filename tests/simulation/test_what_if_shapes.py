@@ -29,25 +29,17 @@ TOLERANCE, TOLERATED_SECONDS = 0.15, 1.0
 
 @dataclass(frozen=True)
 class Shape:
-    """A run that is recorded.
+    """A run that is recorded."""
 
-    Attributes:
-        plan: with the limit at which it is recorded.
-        limit: at which it is predicted, and run again.
-        until: when it is recorded, in seconds from the beginning; a run that has ended by then is complete.
-        of_record: what happens only in the recorded run.
-        fails: the ids of the requests that fail at first.
-        unknown: the command says that it cannot know, with these words.
-    """
-
-    plan: Plan
-    limit: int
+    plan: Plan  # with the limit at which it is recorded
+    limit: int  # at which it is predicted, and run again
     arrivals: Sequence[Arrival]
     acts: Sequence[Act] = ()
-    of_record: Sequence[Act] = ()
-    fails: Sequence[str] = ()
+    of_record: Sequence[Act] = ()  # what happens only in the recorded run
+    fails: Sequence[str] = ()  # the ids of the requests that fail at first
+    # When it is recorded, in seconds from the beginning; a run that has ended by then is complete
     until: float = 100_000
-    unknown: str = ""
+    unknown: str = ""  # the command says that it cannot know, with these words
 
 
 def arrivals(

@@ -38,18 +38,12 @@ PAUSE = 1  # seconds: longer than each pause of the code, and the step of the cl
 
 
 class Settings(NamedTuple):
-    """The settings of an instance.
-
-    Attributes:
-        within: seconds for one call.
-        probes: whether the instance probes a token after a 401.
-        hands_over: whether the refresher function refreshes.
-    """
+    """The settings of an instance."""
 
     timing: Timing
-    within: float
-    probes: bool
-    hands_over: bool
+    within: float  # seconds for one call
+    probes: bool  # whether the instance probes a token after a 401
+    hands_over: bool  # whether the refresher function refreshes
 
 
 class Clocks:

@@ -34,37 +34,24 @@ POSTS_OF_A_FAULT = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a world.
+    """The settings of a world."""
 
-    Attributes:
-        caches: the token that each instance has cached at first: a name of CACHED.
-        calls: how many calls each instance makes.
-        clock_leads: the seconds by which each instance's clock is ahead, at most `Timing.clock_skew`.
-        stored: whether a token is stored at first.
-        revocations: how many times the API revokes the live token without a POST.
-        scheduled: how many times its schedule invokes the refresher function.
-        drops: how many times an operator drops the token.
-        probes, hands_over: see Settings.
-        slow: the API may take all the time that a POST allows for its answer.
-        slow_probes: the same for a probe, which may also get no answer in that time.
-        within: seconds for a call.
-        fault_kinds: the faults that are tried; all if empty.
-    """
-
+    # The token that each instance has cached at first: a name of CACHED
     caches: tuple[str, ...] = ("live", "live", "live")
-    calls: int = 1
+    calls: int = 1  # how many calls each instance makes
+    # The seconds by which each instance's clock is ahead, at most `Timing.clock_skew`
     clock_leads: tuple[float, ...] = (0.0, 0.0, 0.0)
-    stored: bool = True
-    revocations: int = 1
-    scheduled: int = 0
-    drops: int = 0
-    probes: bool = True
+    stored: bool = True  # whether a token is stored at first
+    revocations: int = 1  # how many times the API revokes the live token without a POST
+    scheduled: int = 0  # how many times its schedule invokes the refresher function
+    drops: int = 0  # how many times an operator drops the token
+    probes: bool = True  # see Settings
     hands_over: bool = False
-    slow: bool = True
-    slow_probes: bool = False
+    slow: bool = True  # the API may take all the time that a POST allows for its answer
+    slow_probes: bool = False  # the same for a probe, which may also get no answer in that time
     timing: Timing = field(default_factory=lambda: timing(0))
-    within: float = 17.0
-    fault_kinds: frozenset[str] = frozenset()
+    within: float = 17.0  # seconds for a call
+    fault_kinds: frozenset[str] = frozenset()  # the faults that are tried; all if empty
 
     @property
     def settings(self) -> Settings:
@@ -72,32 +59,19 @@ class Plan:
 
 
 class Notes(NamedTuple):
-    """The world's notes on an actor. Times are the world's, in seconds since the epoch.
+    """The world's notes on an actor. Times are the world's, in seconds since the epoch."""
 
-    Attributes:
-        ahead: seconds by which its clock is ahead.
-        behind: seconds for which its monotonic clock did not run.
-        began: when its call began.
-        paused: seconds since then in which it was frozen, or did not run although it could.
-        seen: the item of its last read, at `read_at`.
-        watched: the release code that it read, and when it first did.
-        frozen: since when it is frozen, or 0.
-        answer_at: when the API will have answered, or 0.
-        pauses_until: until when it leaves the lock to other instances, after a failure of its own.
-        pending: the answer that it has not received yet.
-    """
-
-    ahead: float = 0.0
-    behind: float = 0.0
-    began: float = 0.0
-    paused: float = 0.0
-    seen: Any = None
+    ahead: float = 0.0  # seconds by which its clock is ahead
+    behind: float = 0.0  # seconds for which its monotonic clock did not run
+    began: float = 0.0  # when its call began
+    paused: float = 0.0  # seconds since then in which it was frozen, or did not run although it could
+    seen: Any = None  # the item of its last read, at `read_at`
     read_at: float = 0.0
-    watched: tuple[str, float] = ("", 0.0)
-    frozen: float = 0.0
-    answer_at: float = 0.0
-    pauses_until: float = 0.0
-    pending: Any = None
+    watched: tuple[str, float] = ("", 0.0)  # the release code that it read, and when it first did
+    frozen: float = 0.0  # since when it is frozen, or 0
+    answer_at: float = 0.0  # when the API will have answered, or 0
+    pauses_until: float = 0.0  # until when it leaves the lock to other instances, after a failure of its own
+    pending: Any = None  # the answer that it has not received yet
 
 
 class Api(NamedTuple):

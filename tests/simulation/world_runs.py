@@ -59,17 +59,12 @@ def all_of(*removes: Remove) -> Remove:
 
 
 class Control(NamedTuple):
-    """A small world in which a guarantee breaks without a guard.
+    """A small world in which a guarantee breaks without a guard."""
 
-    Attributes:
-        remove: removes the guard from the code or from the workflow.
-        broken: the guarantee; several, separated by a space, of which the first that breaks depends on the order.
-    """
-
-    remove: Remove
+    remove: Remove  # removes the guard from the code or from the workflow
     make: Callable[[], World]
     faults: int
-    broken: str
+    broken: str  # the guarantee; several, separated by a space, of which the first that breaks depends on the order
 
     def check(self, patch: pytest.MonkeyPatch) -> None:
         """Remove the guard, and search the world. Raises AssertionError with the history if the guarantee holds."""
