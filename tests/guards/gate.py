@@ -23,7 +23,7 @@ from _pytest.runner import runtestprotocol
 from tests.guards import sent
 from tests.guards.children import each
 from tests.guards.edits import Gone
-from tests.guards.redundant import REDUNDANT
+from tests.guards.redundant import EITHER, reason_of
 from tests.guards.rows import Row, Schedules, World
 from tests.guards.sent import Weaker, Write, mutate, watch
 from tests.proof.slots.claims import broken_claim
@@ -32,10 +32,12 @@ from tests.simulation.exploring import explore
 from tests.simulation.small_worlds import SMALL, Effort
 from tests.simulation.world_runs import first_broken
 
-SECONDS = 300.0  # of a task, on a busy machine; a longer one hangs
-MOST_STATES = 300_000
-MOST_WORLDS, MOST_TESTS = 3, 30  # of those that may notice a mutation, the quickest are tried
+SECONDS = 900.0  # of a task, on a busy machine; a longer one hangs
+MOST_STATES = 300_000  # of the world of a row
+MOST_OF_MUTATION = 40_000  # of a world that may notice a mutation
+FIRST_WORLDS, MOST_TESTS = 3, 60  # of those that may notice a mutation, the quickest
 WORLDS = [name for name, small in SMALL.items() if small.effort is Effort.QUICK]
+WORLDS += ["1 request, paused and resumed"]
 # The tests that may notice a mutation.
 UNIT = (
     *(f"tests/unit/{folder}" for folder in ("slots", "token", "retry", "chatbot")),
@@ -74,6 +76,11 @@ class Mutation:
     writes: set[Write] = field(default_factory=set)
     worlds: dict[str, float] = field(default_factory=dict)
     tests: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The changes that are made together."""
+        return self.name.split(" and ")
 
     def __str__(self) -> str:
         return f"{self.sender}: {self.name}"
@@ -117,6 +124,15 @@ def mutations(observed: Iterable[Seen]) -> list[Mutation]:
                     made.writes.add(write)
                     if differs:
                         (made.worlds if name in SMALL else made.tests)[name] = seen.seconds[name]
+    for sender, names in EITHER.items():
+        alone = [found[sender, name] for name in names if (sender, name) in found]
+        if alone:  # what notices that all are gone may not notice one
+            both = found[sender, " and ".join(names)] = Mutation(sender, " and ".join(names))
+            for each_alone in found.values():
+                if each_alone.sender == sender:
+                    both.writes |= each_alone.writes
+                    both.worlds |= each_alone.worlds
+                    both.tests |= each_alone.tests
     return [found[key] for key in sorted(found)]
 
 
@@ -125,26 +141,27 @@ def mutations(observed: Iterable[Seen]) -> list[Mutation]:
 
 def try_mutation(mutation: Mutation, items: Mapping[str, pytest.Item]) -> Verdict:
     """Make a mutation, and try what may notice it."""
-    by, detail = _noticed_by(mutation, (mutation.name,), items)
-    if reason := REDUNDANT.get(str(mutation)):
+    with pytest.MonkeyPatch.context() as patch:
+        mutate(patch, mutation.writes, *mutation.names)
+        by, detail = next(filter(lambda noticed: noticed[1], _noticed_by(mutation, items)), ("", ""))
+    if reason := reason_of(mutation.sender, mutation.name):
         if by:
-            return Verdict(str(mutation), "failed", by, f"{detail}: so it is not redundant; remove it from the list")
+            return Verdict(str(mutation), "failed", by, f"{detail}: it is not redundant, so remove it from the list")
         return Verdict(str(mutation), "redundant", "", reason)
     return Verdict(str(mutation), "noticed" if by else "not noticed", by, detail)
 
 
-def _noticed_by(mutation: Mutation, names: Sequence[str], items: Mapping[str, pytest.Item]) -> tuple[str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        mutate(patch, mutation.writes, *names)
-        for world in sorted(mutation.worlds, key=mutation.worlds.__getitem__)[:MOST_WORLDS]:
-            if broken := _broken_in(World(SMALL[world].make, SMALL[world].faults, "")):
-                return world, broken
-        for test in sorted(mutation.tests, key=mutation.tests.__getitem__)[:MOST_TESTS]:
-            if message := failure(items[test]):
-                return test, message
-        if claim := broken_claim(mutation.writes, frozenset(names)):
-            return claim, "a counterexample"
-    return "", ""
+def _noticed_by(mutation: Mutation, items: Mapping[str, pytest.Item]) -> Iterator[tuple[str, str]]:
+    """What may notice a mutation, and how it does; empty if it does not. The quickest first."""
+    worlds = sorted(mutation.worlds, key=mutation.worlds.__getitem__)
+    for world in worlds[:FIRST_WORLDS]:
+        yield world, _broken_in(World(SMALL[world].make, SMALL[world].faults, ""), MOST_OF_MUTATION)
+    for test in sorted(mutation.tests, key=mutation.tests.__getitem__)[:MOST_TESTS]:
+        yield test, failure(items[test])
+    claim = broken_claim(lambda write: sent.sender(write) == mutation.sender, frozenset(mutation.names))
+    yield claim, claim and "a counterexample"
+    for world in worlds[FIRST_WORLDS:]:
+        yield world, _broken_in(World(SMALL[world].make, SMALL[world].faults, ""), MOST_OF_MUTATION)
 
 
 def try_row(row: Row, items: Mapping[str, pytest.Item]) -> Verdict:
@@ -173,11 +190,11 @@ def _verdict(row: Row, detail: str, noticed: bool) -> Verdict:
     return Verdict(row.name, "noticed" if noticed else "not noticed", by, detail)
 
 
-def _broken_in(world: World) -> str:
+def _broken_in(world: World, most_states: int = MOST_STATES) -> str:
     """The guarantee that breaks first in a small world; empty if none does."""
     small_worlds.forget()
     try:
-        violation = explore(world.make(), world.faults, MOST_STATES).violation
+        violation = explore(world.make(), world.faults, most_states).violation
     except Exception:  # there are too many states, or the world itself fails
         return ""
     return str(violation or "")

@@ -1,5 +1,30 @@
-"""Terms that change nothing if they are left out, each with the reason."""
+"""Terms without which nothing changes, with the reasons. If something notices one after all, `make guards` fails."""
 
 from __future__ import annotations
 
-REDUNDANT: dict[str, str] = {}
+# Of each sender, terms of which one is enough. All of them together are left out too, and that must be noticed.
+EITHER = {
+    "Ledger.cancel": ("without #status = :waiting", "without attempts = :before"),
+    "Ledger.make_due": ("without #status = :waiting", "without attempts = :before"),
+    "RequestTable.mark_started": ("without #state = :queued", "without attribute_exists(place)"),
+    "RequestTable.note_put_back": ("without #state = :queued", "without attribute_exists(place)"),
+    "Requeues.redrive": ("without #state = :seen", "without attribute_exists(body)"),
+}
+_NEEDLESS = {
+    "Ledger.claim: without REMOVE #result": "only a succeeded request has a result, and it is never claimed",
+    "Ledger.claim: without attempts = :attempt": "a claim is of one attempt, and `claim = :seen` is compared",
+    "Ledger.settle_dead_lettered: #status never :running": "the decision is recorded first, which sets FAILED",
+    "Ledger.settle_waiting: #status never :running": "the decision is recorded first, which sets FAILED",
+    "Ledger.settle_succeeded: #status never :failed": "an attempt whose failure was recorded does not succeed",
+    "Ledger.settle_succeeded: without REMOVE #plan": "only an attempt whose failure was recorded has a plan",
+    "Outcomes.failed: without REMOVE expires": "only a row that has ended has this attribute, and its end stays",
+    "Outcomes.failed: without REMOVE published": "only a row that has ended has this attribute, and its end stays",
+    "Processes.repair_counter: without attribute_exists(process_name)": "the counter is compared, so there is an item",
+}
+
+
+def reason_of(sender: str, name: str) -> str:
+    """Why a mutation changes nothing; empty if it must be noticed."""
+    if name in EITHER.get(sender, ()):
+        return f"one of {', '.join(EITHER[sender])} is enough"
+    return _NEEDLESS.get(f"{sender}: {name}", "")
