@@ -6,15 +6,13 @@ Exit codes: 0 every guarantee holds; 1 one does not, and the history is printed;
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "simulation")
 os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "simulation")
@@ -25,12 +23,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from dev.emulator.environment import ROOT
 from tests.simulation import exploring, scheduling, shrinking, small_worlds
 from tests.simulation.worlds import Violation
 
 CHUNK = 100  # schedules that a process runs before it reports, times the world's share
-REPORT = ROOT / "build" / "simulation" / "report.json"
 PIPE_WIDTH = 130  # characters: a pipe has no width, and in 80 columns the tables' lines would break
 
 
@@ -52,33 +48,34 @@ def main() -> None:
 def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
     """Search the small worlds, and run random schedules."""
     console = Console(emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    started = time.monotonic()
-    kinds = list(worlds) or sorted(small_worlds.RANDOM_WORLDS)
-    tally = Tally()
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
+    started, broken = time.monotonic(), ""
+    explored, made = [], dict.fromkeys(worlds or sorted(small_worlds.RANDOM_WORLDS), Made())
+    with ProcessPoolExecutor(jobs) as pool, Progress(console=console) as progress:
         try:
-            small = {pool.submit(_explore, name): name for name in small_worlds.SMALL} if explore else {}
             bar = progress.add_task("random schedules", total=schedules)
-            waiting = _chunks(kinds, schedules, seed)
-            under_way: set[Future[Any]] = set(small)
-            under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 2 * jobs)}
-            while under_way and not tally.broken:
-                done = next(as_completed(under_way))
-                under_way.remove(done)
-                if done in small:
-                    name = small[done]
-                    tally.explored[name] = done.result()
-                    progress.console.print(f"[dim]{name}:[/] {tally.explored[name]['states']:,} states")
-                    tally.note_if_broken(tally.explored[name])
+            tasks = [pool.submit(_explore, name) for name in small_worlds.SMALL] if explore else []
+            tasks += [pool.submit(_schedules, *chunk) for chunk in _chunks(list(made), schedules, seed)]
+            for done in as_completed(tasks):
+                name, result, broken = done.result()
+                if isinstance(result, Made):
+                    made[name] = Made(*map(sum, zip(made[name], result, strict=True)))
+                    progress.advance(bar, result.schedules)
                 else:
-                    result = done.result()
-                    tally.add(result)
-                    progress.advance(bar, result["schedules"])
-                    under_way |= {pool.submit(_schedules, *chunk) for chunk in _some(waiting, 1)}
+                    explored.append((name, *result))
+                    progress.console.print(f"[dim]{name}:[/] {result[1]:,} states")
+                if broken:
+                    break
         finally:
             pool.shutdown(cancel_futures=True)
-    _report(console, tally, time.monotonic() - started)
-    sys.exit(1 if tally.broken else 0)
+    small = Table("small world (exhaustive search)", "faults", "states", "steps", "CPU s", title_justify="left")
+    for row in explored:
+        small.add_row(*(f"{each:,}" if isinstance(each, int) else str(each) for each in row))
+    drawn = Table("world", "random schedules", "steps", "faults", "CPU s")
+    for name, of_world in made.items():
+        drawn.add_row(name, *(f"{each:,}" for each in of_world[:3]), f"{of_world.seconds:.1f}")
+    console.print(small, drawn)
+    console.print(broken or f"every guarantee holds ({time.monotonic() - started:.0f} s)", markup=False)
+    sys.exit(1 if broken else 0)
 
 
 @main.command()
@@ -95,20 +92,13 @@ def replay(world: str, seed: int) -> None:
     click.echo("\nevery guarantee holds")
 
 
-@dataclass
-class Tally:
-    explored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made: dict[str, dict[str, float]] = field(default_factory=dict)
-    broken: str = ""
+class Made(NamedTuple):
+    """Random schedules of a world, and their CPU time."""
 
-    def add(self, result: dict[str, Any]) -> None:
-        made = self.made.setdefault(result["world"], {"schedules": 0, "steps": 0, "faults": 0, "seconds": 0.0})
-        for name in made:
-            made[name] += result[name]
-        self.note_if_broken(result)
-
-    def note_if_broken(self, result: dict[str, Any]) -> None:
-        self.broken = self.broken or result.get("broken", "")
+    schedules: int = 0
+    steps: int = 0
+    faults: int = 0
+    seconds: float = 0.0
 
 
 def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:
@@ -125,31 +115,21 @@ def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, 
             left[kind] -= number
 
 
-def _some(chunks: Iterator[tuple[str, int, int]], number: int) -> Iterator[tuple[str, int, int]]:
-    for _ in range(number):
-        chunk = next(chunks, None)
-        if chunk is not None:
-            yield chunk
-
-
-def _schedules(kind: str, first: int, number: int) -> dict[str, Any]:
+def _schedules(kind: str, first: int, number: int) -> tuple[str, Made, str]:
+    """Run schedules: the world, what was made, and the history if a guarantee breaks."""
     gc.disable()  # there is hardly any garbage, and collections take longer the larger the caches are
-    started = time.process_time()
-    result = {"world": kind, "schedules": 0, "steps": 0, "faults": 0, "broken": ""}
+    started, steps, faults = time.process_time(), 0, 0
     for seed in range(first, first + number):
         random = Random(seed)
         world = small_worlds.RANDOM_WORLDS[kind](random)
         try:
-            result["steps"] += scheduling.run(world, random)
+            steps += scheduling.run(world, random)
         except Violation as violation:
             shrunk = _shrunk_schedule(kind, seed, violation)
-            result["broken"] = f"{violation}\n{shrunk}\n\nmake replay WORLD={kind} SEED={seed}"
-            break
-        result["schedules"] += 1
-        result["faults"] += world.faults
+            return kind, Made(seed - first), f"{violation}\n{shrunk}\n\nmake replay WORLD={kind} SEED={seed}"
+        faults += world.faults
     small_worlds.forget_if_much()
-    result["seconds"] = time.process_time() - started
-    return result
+    return kind, Made(number, steps, faults, time.process_time() - started), ""
 
 
 def _shrunk_schedule(kind: str, seed: int, violation: Violation) -> str:
@@ -158,35 +138,18 @@ def _shrunk_schedule(kind: str, seed: int, violation: Violation) -> str:
     return "\n".join(shrinking.shrunk_history(lambda: draw(Random(seed)), choices, violation.name))
 
 
-def _explore(name: str) -> dict[str, Any]:
+def _explore(name: str) -> tuple[str, tuple[Any, ...], str]:
+    """Search a world: its name, the columns of its row, and the history if a guarantee breaks."""
     small_worlds.forget()
     small = small_worlds.SMALL[name]
-    started = time.process_time()
+    started, broken = time.process_time(), ""
     explored = exploring.explore(small.make(), small.faults)
-    result = {"states": explored.states, "steps": explored.steps, "ends": explored.ends, "broken": ""}
-    result["seconds"] = round(time.process_time() - started, 1)
+    row = (str(small.faults), explored.states, explored.steps, round(time.process_time() - started, 1))
     if explored.violation is not None:
         shrunk = "\n".join(shrinking.shrunk_history(small.make, explored.path, explored.violation.name))
-        result["broken"] = f"{name}: {explored.violation}\n{shrunk}"
+        broken = f"{name}: {explored.violation}\n{shrunk}"
     small_worlds.forget()
-    return result
-
-
-def _report(console: Console, tally: Tally, seconds: float) -> None:
-    small = Table("small world (exhaustive search)", "faults", "states", "steps", "CPU s", title_justify="left")
-    for name, explored in tally.explored.items():
-        faults = str(small_worlds.SMALL[name].faults)
-        small.add_row(name, faults, f"{explored['states']:,}", f"{explored['steps']:,}", str(explored["seconds"]))
-    drawn = Table("world", "random schedules", "steps", "faults", "CPU s")
-    for name, made in sorted(tally.made.items()):
-        drawn.add_row(name, *(f"{made[part]:,}" for part in ("schedules", "steps", "faults")), f"{made['seconds']:.1f}")
-    console.print(small, drawn)
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps({"seconds": round(seconds), "small": tally.explored, "random": tally.made}, indent=1))
-    if tally.broken:
-        console.print(tally.broken, markup=False)
-    else:
-        console.print(f"[green]every guarantee holds[/] ({seconds:.0f} s; {REPORT.relative_to(ROOT)})")
+    return name, row, broken
 
 
 if __name__ == "__main__":
