@@ -277,7 +277,7 @@ bench: setup  #+ Compare with AWS's semaphore sample, a lock client and a counte
 ##@ Deploy
 
 .PHONY: smoke
-smoke: setup-dev  ## Check a deployed stack in AWS, for some cents (STACK=name; without: local-up)
+smoke: setup  ## Check a deployed stack in AWS, for some cents (STACK=name; without: local-up)
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.facts $(if $(STACK),--stack="$(STACK)",--local) \
 	  $(if $(PROFILE),--profile="$(PROFILE)") $(if $(REGION),--region="$(REGION)") $(if $(ONLY),--only="$(ONLY)") \
 	  $(if $(LIST),--list) $(if $(YES),--yes)
