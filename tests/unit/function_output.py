@@ -119,7 +119,7 @@ def _ending(module: ModuleType) -> Iterator[None]:
     def publish(*_: Any) -> None:
         raise EndpointConnectionError(endpoint_url="the service")
 
-    module._closed = SimpleNamespace(handle=handle)
+    module._closed = SimpleNamespace(handle=handle, clock=lambda: 0.0)
     body = {"detail": {"name": name, "status": "ABORTED"}}
     with patch.object(endings, "logger", observability.logger):
         yield module.handler({"Records": [request_record(body)]}, CONTEXT)
