@@ -164,19 +164,16 @@ class DownstreamWorld(RetryWorld):
         if how == LATE and self._is_of_item(question) and not name.startswith("operator"):
             self.late |= {self.actors[name].notes.name}
         if question.operation == "update_item":
-            actor = self.actors[name]
-            self.actors[name] = actor._replace(notes=actor.notes._replace(wrote=True))
+            self.note(name, wrote=True)
         super().call(name, how)
         if name not in self.actors or name.startswith("operator"):
             return
-        actor = self.actors[name]
-        notes: Notes = actor.notes
+        notes: Notes = self.actors[name].notes
         if question.operation in ("get_item", "put_item") and not notes.is_ended and self._is_of_item(question):
             item = self._item()
             is_spent = bool(self.spent_at) and self.now - self.spent_at < BUDGET_WINDOW - self._spread()
             hung = any(epoch == item.epoch and self.now >= end + self._spread() for epoch, end in self.hung)
-            notes = notes._replace(asked=Asked(item, item.writer == notes.name, is_spent, hung))
-            self.actors[name] = actor._replace(notes=notes)
+            self.note(name, asked=Asked(item, item.writer == notes.name, is_spent, hung))
 
     def is_down(self) -> bool:
         """Whether the downstream is down."""
@@ -207,7 +204,8 @@ class DownstreamWorld(RetryWorld):
         properties.check_begin(asked, self._under_way(name), mine)
         if asked and asked.is_spent and attempt > 1 and self.plan.limited and not mine.is_probe:
             raise Violation("R6", f"attempt {attempt} begins less than a window after a retry failed")
-        self.actors[name] = actor._replace(notes=notes._replace(work=mine))
+        self.actors[name] = actor
+        self.note(name, work=mine)
         if "poison" in self._payloads[request_id]:
             self._end_work(name, "failed by itself")
         elif attempt <= self._payloads[request_id].get("fails", 0):
@@ -215,12 +213,9 @@ class DownstreamWorld(RetryWorld):
         return answer
 
     def _end_work(self, name: str, how: str) -> None:
-        actor = self.actors[name]
-        notes: Notes = actor.notes
-        if notes.name == self.probe[0]:
-            self.probe = (notes.name, how)
-        failed_at = self.now if how == "failed" else 0.0
-        self.actors[name] = actor._replace(notes=notes._replace(work=None, is_ended=True, failed_at=failed_at))
+        if self.actors[name].notes.name == self.probe[0]:
+            self.probe = (self.probe[0], how)
+        self.note(name, work=None, is_ended=True, failed_at=self.now if how == "failed" else 0.0)
 
     def finished(self, name: str, actor: Actor) -> None:
         super().finished(name, actor)

@@ -236,8 +236,7 @@ class RetryWorld(World):
     def freeze(self, name: str, how: str) -> None:
         """An invocation freezes. A time beyond Lambda's timeout represents a call that is delayed on its way."""
         self.log(name, f"freezes {how}")
-        actor = self.actors[name]
-        self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=self.now + FREEZES[how]))
+        self.note(name, frozen_until=self.now + FREEZES[how])
 
     def pass_time(self, _: str, __: str) -> None:
         """The clock moves to the next moment at which something is due."""
@@ -247,7 +246,7 @@ class RetryWorld(World):
         self.now += -self.now % self.plan.step
         for name, actor in self.actors.items():
             if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
-                self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=0.0))
+                self.note(name, frozen_until=0.0)
 
     def _invoke(self, worker: str, taken: Record, token: str) -> None:
         # These arguments do not depend on the order of events, so that cached nodes are found again.

@@ -129,12 +129,11 @@ class TokenState(World):
     def _is_waiting(self, actor: Actor) -> bool:
         return actor.question.service == "actor" and (self.timeless or actor.asleep_until > self.now)
 
-    def _note_read(self, notes: Notes) -> Notes:
-        item = self._item()
+    def _note_read(self, name: str) -> None:
+        item, watched = self._item(), self.actors[name].notes.watched
         lock = item.get("refresh_lock")
         now = lock["M"]["release_code"]["S"] if lock is not None else ""
-        watched = notes.watched if notes.watched[0] == now else (now, self.now)
-        return notes._replace(seen=item, read_at=self.now, watched=watched)
+        self.note(name, seen=item, read_at=self.now, watched=watched if watched[0] == now else (now, self.now))
 
     def may_continue(self, name: str) -> bool:
         """A sleeping actor continues when the item has changed, or when the same item means something else."""

@@ -121,25 +121,22 @@ class TokenWorld(TokenState):
     def call(self, name: str, how: str) -> None:
         actor = self.actors[name]
         question = actor.question
-        notes = actor.notes
         if question.service == "dynamodb" and self.timeless:
             if how in (THROTTLE, NOT_SENT, LOSE, LATE):  # then it reads again, even if the item is the same
-                notes = notes._replace(seen=None)
+                actor = self.note(name, seen=None)
             elif question.operation == "get_item":
-                notes = self._note_read(notes)
-        self.actors[name] = actor = actor._replace(notes=notes)
+                self._note_read(name)
         if how == FREEZE:
             self.log(name, "freezes before", question)
-            self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now))
+            self.note(name, frozen=self.now)
         elif how == FREEZE_AFTER:
             answer = self.perform(question)
             self.log(name, "freezes after", question, answer)
-            self.actors[name] = actor._replace(notes=notes._replace(frozen=self.now, pending=answer))
+            self.note(name, frozen=self.now, pending=answer)
         elif how in (SLOW, SLOW_ANSWER, NO_ANSWER):
             held = self.perform(question) if how == SLOW_ANSWER else TIMED_OUT if how == NO_ANSWER else None
-            until = self.now + question.parameters["seconds"]
             self.log(name, f"waits {question.parameters['seconds']} s for the answer ({how}) to", question)
-            self.actors[name] = actor._replace(notes=notes._replace(answer_at=until, pending=held))
+            self.note(name, answer_at=self.now + question.parameters["seconds"], pending=held)
         elif how == REFUSE:
             self.log(name, "is refused", question)
             self.refusals += 1
@@ -149,8 +146,7 @@ class TokenWorld(TokenState):
             self.log(name, "fails before", question)
             # After a refresher's own failure no instance gets a token for OWN_FAILURE_PAUSE: no other can call the API.
             self.own_failures += not name.startswith("refresher")
-            pauses_until = self.now + OWN_FAILURE_PAUSE + notes.behind
-            self.actors[name] = actor = actor._replace(notes=notes._replace(pauses_until=pauses_until))
+            actor = self.note(name, pauses_until=self.now + OWN_FAILURE_PAUSE + actor.notes.behind)
             self._advance(name, actor.after(Answer(error=OWN_FAILURE)))
         else:
             super().call(name, how)
@@ -160,20 +156,15 @@ class TokenWorld(TokenState):
         actor = self.actors[name]
         answer = actor.notes.pending or self.perform(actor.question)
         self.log(name, "receives the answer to", actor.question, answer)
-        notes = actor.notes._replace(answer_at=0.0, pending=None)
-        self.actors[name] = actor = actor._replace(notes=notes)
-        self._advance(name, actor.after(answer))
+        self._advance(name, self.note(name, answer_at=0.0, pending=None).after(answer))
 
     def unfreeze(self, name: str, how: str) -> None:
         """A frozen actor continues."""
-        actor = self.actors[name]
-        notes = actor.notes
-        seconds = self.now - notes.frozen
+        notes: Notes = self.actors[name].notes
+        seconds, answer = self.now - notes.frozen, notes.pending
         self.log(name, f"continues after {seconds:.1f} s {how}")
-        answer = notes.pending
         behind = notes.behind + (seconds if how else 0.0)
-        notes = notes._replace(frozen=0.0, pending=None, paused=notes.paused + seconds, behind=behind)
-        self.actors[name] = actor = actor._replace(notes=notes)
+        actor = self.note(name, frozen=0.0, pending=None, paused=notes.paused + seconds, behind=behind)
         if answer is not None:
             self._advance(name, actor.after(answer))
 
@@ -209,8 +200,7 @@ class TokenWorld(TokenState):
         assert moment > self.now
         for name, actor in self.actors.items():
             if not actor.notes.frozen and not actor.notes.answer_at and not self._is_waiting(actor):
-                paused = actor.notes.paused + moment - self.now
-                self.actors[name] = actor._replace(notes=actor.notes._replace(paused=paused))
+                self.note(name, paused=actor.notes.paused + moment - self.now)
         self.now = moment
 
     # Answers to actors ---------------------------------------------------------------------------------------------
@@ -223,7 +213,8 @@ class TokenWorld(TokenState):
         notes = actor.notes
         match question.operation:
             case "begin":
-                self.actors[name] = actor._replace(notes=notes._replace(began=self.now, paused=0.0))
+                self.actors[name] = actor  # its first question is this one
+                self.note(name, began=self.now, paused=0.0)
                 return Answer()
             case "end":
                 self._check_outcome(name, notes, question.parameters)

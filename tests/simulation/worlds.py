@@ -213,6 +213,12 @@ class World:
         """Add an actor, at its first question."""
         self._advance(name, Actor(node, 0, notes))
 
+    def note(self, name: str, **changed: Any) -> Actor:
+        """Change the world's notes on an actor."""
+        actor = self.actors[name]
+        self.actors[name] = changed_actor = actor._replace(notes=actor.notes._replace(**changed))
+        return changed_actor
+
     def call(self, name: str, how: str) -> None:
         """An actor's call of AWS, with the fault `how` if it is not empty."""
         actor = self.actors[name]
