@@ -87,9 +87,7 @@ class DownstreamWorld(RetryWorld):
         super().__init__(plan)
         self.services["dynamodb"] = dynamodb.tables(ledger=[], downstreams=[])
         self._rows = self.services["dynamodb"][LEDGER]
-        queue = self._queue(WORK)
-        messages = tuple(message.with_fields(receives=plan.receives) for message in queue["messages"])
-        self._put_queue(WORK, queue.with_fields(messages=messages))
+        self.put_messages(WORK, [message.with_fields(receives=plan.receives) for message in self.messages(WORK)])
         self._payloads = {request_id: json.loads(payload) for request_id, payload in plan.requests}
         self.is_broken = not plan.sudden
         self.item = properties.Stored()  # as it was checked last
@@ -296,7 +294,7 @@ class DownstreamWorld(RetryWorld):
         super().check()
         # Each request was sent at the beginning, and the next attempt would begin a minute after a failure.
         is_old = self.now - BEGINNING + RECOVERY + self._spread() > self.plan.max_age
-        for dead in self._queue(DEAD_LETTERS)["messages"]:
+        for dead in self.messages(DEAD_LETTERS):
             payload = self._payloads[retry_properties.read(dead["body"]).request_id]
             excuses = payload.get("fails", 0) + self.failures + (self.plan.again != (0, 0))
             properties.check_dead_letter(dead, self.plan.attempts, excuses, is_old=is_old)

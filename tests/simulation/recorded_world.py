@@ -97,7 +97,7 @@ class RecordedWorld(SlotsWorld):
         while True:
             if choices := self.steps():
                 self.take(choices[0])
-            elif (due := self._due_times()) and min(due) <= BEGINNING + until:
+            elif (due := self.due_times()) and min(due) <= BEGINNING + until:
                 self.now = min(due)
             else:
                 self.now = max(self.now, BEGINNING + until) if until < float("inf") else self.now
@@ -128,8 +128,8 @@ class RecordedWorld(SlotsWorld):
             return [Choice("act")]
         return super().steps()
 
-    def _due_times(self) -> list[float]:
-        return [*super()._due_times(), *(each.at + BEGINNING for each in self._agenda[:1])]
+    def times(self) -> list[float]:
+        return [*super().times(), *(each.at + BEGINNING for each in self._agenda[:1])]
 
     def _ends_at(self, run: Record) -> float:
         row = self._rows()[owner_of(run)]

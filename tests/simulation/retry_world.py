@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
@@ -32,7 +31,6 @@ from tests.simulation.worlds import (
 
 COPY_SECONDS = 13 * 86400  # seconds after which a standard queue may deliver a copy: its retention is 14 days
 FREEZES = {"beyond its lease": 180, "until its message is back": code.VISIBILITY}
-LATEST = 180  # seconds: the latest arrival of a call after its sender gave up, longer than a lease
 FIXED = '{"default": {"backoff": "fixed", "jitter": "none", "base_seconds": %d, "cap_seconds": %d, "max_attempts": %d}}'
 
 
@@ -74,6 +72,7 @@ class RetryWorld(World):
     """The world of the worker; see World."""
 
     NOT_IN_KEY = frozenset({"sent", "redriven", "commanded", "_checked", "_rows"})
+    LATEST = 180  # longer than a lease
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -104,7 +103,7 @@ class RetryWorld(World):
         self._rows: Record = self.services["dynamodb"][LEDGER]
         for request_id, payload in plan.requests:
             body = f'{{"request_id": {json.dumps(request_id)}, "payload": {payload}}}'
-            self._send(WORK, body)
+            self.send(WORK, body, MessageAttributes={})
             if read(body) not in self.sent:
                 self.sent = (*self.sent, read(body))
 
@@ -118,29 +117,26 @@ class RetryWorld(World):
             elif self.now >= actor.notes.frozen_until:
                 choices.append(Choice("call", name))
         if self._free_worker():
-            choices += [Choice("receive", message["id"]) for message in self._receivable()]
+            choices += [Choice("receive", message["id"]) for message in self.receivable(WORK)]
         choices += [Choice("fire", schedule["name"]) for schedule in self._due()]
         choices += [Choice("delete", handle) for handle in self.consumed]
         if self.copies:
             choices += self._possible_copies(is_fault=False)
         if self.redrives:
-            choices += [Choice("redrive", dead["id"]) for dead in self._queue(DEAD_LETTERS)["messages"]]
+            choices += [Choice("redrive", dead["id"]) for dead in self.messages(DEAD_LETTERS)]
         if self.commands and not any(name.startswith("operator") for name in self.actors):
             choices += [Choice("command", subject) for subject in self._subjects()]
-        choices += [Choice("resend_undelivered", dead["id"]) for dead in self._queue(SCHEDULES_DEAD)["messages"]]
+        choices += [Choice("resend_undelivered", dead["id"]) for dead in self.messages(SCHEDULES_DEAD)]
         if choices:
-            choices += self._landings()
+            choices += self.arrivals()
         return choices
 
     def time_steps(self) -> list[Choice]:
         """Calls in transit arrive at any time up to LATEST."""
-        choices = self._landings()
-        if not any(self.now >= sent + LATEST for sent, *_ in self.in_transit) and self._next_time() < math.inf:
+        choices = self.arrivals()
+        if not any(self.now >= sent + self.LATEST for sent, *_ in self.in_transit) and self.due_times():
             choices.append(Choice("pass_time"))
         return choices
-
-    def slow_steps(self) -> list[Choice]:
-        return [Choice("pass_time")] if self._next_time() < math.inf else []
 
     def possible_faults(self) -> list[Choice]:
         choices: list[Choice] = []
@@ -156,23 +152,16 @@ class RetryWorld(World):
             choices += [Choice("fire", due["name"], how, True) for how in (TWICE, "again", "late", "never")]
         return choices
 
-    def _landings(self) -> list[Choice]:
-        return [Choice("land", str(n)) for n in range(len(self.in_transit))]
-
     def _possible_copies(self, *, is_fault: bool) -> list[Choice]:
-        originals = [message["id"] for message in self._queue(WORK)["messages"] if not message["id"].endswith("*")]
+        originals = [message["id"] for message in self.messages(WORK) if not message["id"].endswith("*")]
         return [Choice("copy_of", one, how, is_fault) for one in originals for how in ("now", "late")]
 
     # Events --------------------------------------------------------------------------------------------------------
 
     def receive(self, message_id: str, _: str) -> None:
         """The event source mapping passes a message to an invocation."""
-        message = next(m for m in self._queue(WORK)["messages"] if m["id"] == message_id)
-        queue, _answer = sqs.receive(self._queue(WORK), message, self.now)
-        self._put_queue(WORK, queue)
-        taken = next(m for m in queue["messages"] if m["id"] == message_id)
-        worker = self._free_worker()
-        self.log(worker, f"receives {message_id} {taken['body']}, receive {taken['receives']}")
+        message = next(m for m in self.messages(WORK) if m["id"] == message_id)
+        taken, worker = self.deliver(WORK, message), self._free_worker()
         attempt = f"{read(taken['body']).request_id} {read(taken['body']).attempt}"
         number = self.deliveries.get(attempt, 0) + 1
         self.deliveries = self.deliveries.with_fields(**{attempt: number})
@@ -193,10 +182,10 @@ class RetryWorld(World):
             self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
             return
         if how == "never":
-            self._send(due["target"]["DeadLetterConfig"]["Arn"], due["target"]["Input"])
+            self.send(due["target"]["DeadLetterConfig"]["Arn"], due["target"]["Input"], MessageAttributes={})
         else:
             for _ in range(1 + (how == TWICE)):
-                self._send(due["target"]["Arn"], due["target"]["Input"])
+                self.send(due["target"]["Arn"], due["target"]["Input"], MessageAttributes={})
         self.services["scheduler"] = scheduler.fire(self.services["scheduler"], name, self.now)
         if how == "again":
             self.services["scheduler"] = scheduler.put_off(self.services["scheduler"], name, self.now + 3600)
@@ -208,12 +197,12 @@ class RetryWorld(World):
         """
         self.log("queue", f"has a copy of {message_id}, visible {how}")
         self.copies -= bool(self.copies)
-        queue = self._queue(WORK)
-        message = next(m for m in queue["messages"] if m["id"] == message_id)
+        messages = self.messages(WORK)
+        message = next(m for m in messages if m["id"] == message_id)
         self.copied += 1
         visible_at = max(message["visible_at"], self.now) + COPY_SECONDS if how == "late" else self.now
         copied = message.with_fields(id=message_id + "*" * self.copied, visible_at=visible_at, handle="")
-        self._put_queue(WORK, queue.with_fields(messages=(*queue["messages"], copied)))
+        self.put_messages(WORK, [*messages, copied])
 
     def redrive(self, message_id: str, _: str) -> None:
         """An operator moves a dead-letter message back, with its body and attributes and a new message id."""
@@ -242,7 +231,7 @@ class RetryWorld(World):
         """The clock moves to the next moment at which something is due."""
         # An actor at a call was slow.
         self.slow += sum(not actor.notes.frozen_until for actor in self.actors.values())
-        self.now = max(self.now + 1, self._next_time())
+        self.now = max(self.now + 1, min(self.due_times()))
         self.now += -self.now % self.plan.step
         for name, actor in self.actors.items():
             if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
@@ -300,26 +289,13 @@ class RetryWorld(World):
 
     # Reading the state ---------------------------------------------------------------------------------------------
 
-    def _queue(self, name: str) -> Record:
-        return self.services["sqs"][name]  # type: ignore[no-any-return]
-
-    def _put_queue(self, name: str, queue: Record) -> None:
-        self.services["sqs"] = self.services["sqs"].with_fields(**{name: queue})
-
-    def _send(self, queue: str, body: str, attributes: Record = record({})) -> None:  # noqa: B008 (it never changes)
-        sent = freeze({"QueueUrl": queue, "MessageBody": body, "MessageAttributes": attributes})
-        self.perform(Question("sqs", "send_message", sent))
-
     def _move_back(self, queue: str, message_id: str) -> Record:
-        messages = self._queue(queue)["messages"]
-        dead: Record = next(dead for dead in messages if dead["id"] == message_id)
+        messages = self.messages(queue)
+        dead = next(dead for dead in messages if dead["id"] == message_id)
         self.log("operator", f"sends {dead['body']} from {queue}")
-        self._put_queue(queue, self._queue(queue).with_fields(messages=tuple(m for m in messages if m is not dead)))
-        self._send(WORK, dead["body"], dead["attributes"])
+        self.put_messages(queue, [message for message in messages if message is not dead])
+        self.send(WORK, dead["body"], MessageAttributes=dead["attributes"])
         return dead
-
-    def _receivable(self) -> list[Record]:
-        return sqs.receivable(self._queue(WORK), self.now)
 
     def _due(self) -> list[Record]:
         return [schedule for schedule in scheduler.waiting(self.services["scheduler"]) if schedule["at"] <= self.now]
@@ -328,14 +304,10 @@ class RetryWorld(World):
         names = (f"worker {n + 1}" for n in range(self.plan.workers))
         return next((name for name in names if name not in self.actors), "")
 
-    def _next_time(self) -> float:
-        """The next time at which something is due; infinity if nothing is."""
-        times = [message["visible_at"] for message in self._queue(WORK)["messages"]]
-        times += [schedule["at"] for schedule in scheduler.waiting(self.services["scheduler"])]
-        times += [sent + LATEST for sent, *_ in self.in_transit]
-        for actor in self.actors.values():
-            times += [actor.asleep_until, actor.notes.frozen_until]
-        return min((at for at in times if at > self.now), default=math.inf)
+    def times(self) -> list[float]:
+        visible = [message["visible_at"] for message in self.messages(WORK)]
+        schedules = [schedule["at"] for schedule in scheduler.waiting(self.services["scheduler"])]
+        return [*super().times(), *visible, *schedules, *(actor.notes.frozen_until for actor in self.actors.values())]
 
     # Properties ----------------------------------------------------------------------------------------------------
 
@@ -348,19 +320,17 @@ class RetryWorld(World):
         if before is not self._rows:
             properties.check_rows(before, self._rows)
         messages = properties.Messages(
-            tuple(read(message["body"]) for message in self._queue(WORK)["messages"]),
+            tuple(read(message["body"]) for message in self.messages(WORK)),
             tuple(read(schedule["target"]["Input"]) for schedule in scheduler.waiting(self.services["scheduler"])),
-            tuple(read(dead["body"]) for dead in self._queue(SCHEDULES_DEAD)["messages"]),
-            self._queue(DEAD_LETTERS)["messages"],
+            tuple(read(dead["body"]) for dead in self.messages(SCHEDULES_DEAD)),
+            tuple(self.messages(DEAD_LETTERS)),
         )
         for sent in self.sent:
             properties.check_not_lost(sent, self._rows.get(sent.request_id), self.services["s3"], messages)
         for dead in messages.dead:
             properties.check_dead_letter(dead)
         excuses = self.faults + self.slow + self.copied + len(self.redriven) + self.commanded
-        fresh = tuple(
-            read(m["body"]) for m in self._queue(WORK)["messages"] if not m["receives"] and "*" not in m["id"]
-        )
+        fresh = tuple(read(m["body"]) for m in self.messages(WORK) if not m["receives"] and "*" not in m["id"])
         properties.check_once(fresh + messages.scheduled + messages.undelivered, messages.dead, excuses)
         if not self.faults and not self.slow:
             for row in self._rows.fields.values():
@@ -371,7 +341,7 @@ class RetryWorld(World):
         properties.check_attempts(self.performed, self.plan.attempts, self.redriven)
 
     def check_end(self) -> None:
-        assert not self._queue(WORK)["messages"]
+        assert not self.messages(WORK)
         for request_id, row in self._rows.fields.items():
             if properties.status(row) not in ("SUCCEEDED", "DEAD_LETTERED"):
                 raise Violation("R1", f"{request_id} is {properties.status(row)} in the end")
@@ -381,8 +351,8 @@ class RetryWorld(World):
             f"{request_id} {properties.status(row)} {row['attempts']['N']}"
             for request_id, row in self._rows.fields.items()
         ]
-        queue = [f"{m['id']}{'' if m['visible_at'] <= self.now else '(hidden)'}" for m in self._queue(WORK)["messages"]]
-        dead = [dead["attributes"]["code"]["StringValue"] for dead in self._queue(DEAD_LETTERS)["messages"]]
+        queue = [f"{m['id']}{'' if m['visible_at'] <= self.now else '(hidden)'}" for m in self.messages(WORK)]
+        dead = [dead["attributes"]["code"]["StringValue"] for dead in self.messages(DEAD_LETTERS)]
         return (
             f"ledger [{', '.join(rows)}]  queue [{', '.join(queue)}]  "
             f"schedules {len(scheduler.waiting(self.services['scheduler']))}  dead [{', '.join(dead)}]  "

@@ -295,11 +295,7 @@ class SlotsState(World):
 
     def _send(self, request: Sent) -> None:
         body = request.body((request.process in self.plan.machines) != self.plan.wrong_kind)
-        self._send_to(REQUESTS, body, MessageGroupId=request.priority)
-
-    def _send_to(self, queue: str, body: str, **more: str) -> None:
-        sending = {"QueueUrl": queue, "MessageBody": body, **more}
-        assert not self.perform(Question("sqs", "send_message", freeze(sending))).error
+        self.send(REQUESTS, body, MessageGroupId=request.priority)
 
     # Targets and permissions ---------------------------------------------------------------------------------------
 
@@ -555,9 +551,6 @@ class SlotsState(World):
         """Whether a request may start, or must leave, at a later time."""
         planned = (self._planned(name) for name in self.processes)
         return any(each is not None and each.look_again is not None for each in planned)
-
-    def messages(self, *queues: str) -> list[Record]:
-        return [message for queue in queues for message in self.services["sqs"][queue]["messages"]]
 
     def key(self) -> Hashable:
         older = (self.older.get("glue"), self.older.get("children"), self.disturbed_at if self.plan.run_seconds else 0)

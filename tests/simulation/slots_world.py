@@ -108,16 +108,16 @@ class SlotsWorld(SlotsProperties):
                 choices.append(Choice("call", name))
             elif self._may_wake_up(name, actor):
                 choices.append(Choice("wake_up", name))
-        heads = {message["group"]: message for message in reversed(self._receivable(REQUESTS))}
+        heads = {message["group"]: message for message in reversed(self.receivable(REQUESTS))}
         choices += [Choice("receive", group) for group in heads]
         if self.plan.has_doorbell and self._count("dispatcher") < self.plan.dispatchers:
-            bells = {message["body"]: message for message in self._receivable(BELLS)}
+            bells = {message["body"]: message for message in self.receivable(BELLS)}
             choices += [Choice("ring", message["id"]) for message in bells.values()]
         choices += self._ends_of_work()
-        ends = {message["body"]: message for message in self._receivable(ENDINGS)}
+        ends = {message["body"]: message for message in self.receivable(ENDINGS)}
         ends = ends if self._count("ending") < self.plan.dispatchers and not self._repeats_for_days() else {}
         choices += [Choice("handle_end", each["id"]) for each in ends.values() if not self._comes_last(each)]
-        choices += [Choice("land", str(at)) for at in range(len(self.in_transit))]
+        choices += self.arrivals()
         choices += self._external_choices()
         if "janitor" not in self.actors and (self.now >= self.next_run or (choices and self._may_run_alongside())):
             choices.append(Choice("run_janitor"))
@@ -162,9 +162,6 @@ class SlotsWorld(SlotsProperties):
         if actor.question.operation == "sleep":
             return self.now >= actor.asleep_until
         return self.own_answer(name, actor, actor.question) is not None
-
-    def _receivable(self, queue: str, *, together: bool = False) -> list[Record]:
-        return sqs.receivable(self.services["sqs"][queue], self.now, together=together)
 
     def _ends_of_work(self) -> list[Choice]:
         """The ends of Glue runs and of children."""
@@ -245,7 +242,7 @@ class SlotsWorld(SlotsProperties):
         self._check_overdue()
         if to_release := self._to_release():
             return [Choice("free", name) for name in to_release]
-        if self._due_times():
+        if self.due_times():
             return [Choice("pass_time")]
         left = self.left()
         if not left and not self.awaits_time():
@@ -280,22 +277,18 @@ class SlotsWorld(SlotsProperties):
         weights = [int(row["weight"]["N"]) if "weight" in row else 1 for row in rows]
         return process is not None and not process.paused and any(each <= process.slot_limit for each in weights)
 
-    def _due_times(self) -> list[float]:
-        """The moments at which something is due."""
-        times = [actor.asleep_until for actor in self.actors.values()]
+    def times(self) -> list[float]:
+        times = super().times()
         queues = (REQUESTS, BELLS) if self.plan.has_doorbell else (REQUESTS,)
         queues = queues if self._repeats_for_days() else (*queues, ENDINGS)
         times += [message["visible_at"] for message in self.messages(*queues)]
         times += [self._ends_at(run) for run in self._alive() if self.plan.run_seconds]
         children = self.services["children"].fields.items()
         times += [self._child_ends_at(name) for name, child in children if child["status"] in OPEN]
-        times += [self.outage_until, *(sent + LAG for sent, *_ in self.in_transit)]
+        times.append(self.outage_until)
         if self.plan.first_run and self.is_unfinished():
             times.append(self.next_run)
-        return [time for time in times if time > self.now]
-
-    def slow_steps(self) -> list[Choice]:
-        return [Choice("pass_time", how="while actors work")] if self._due_times() else []
+        return times
 
     # Faults --------------------------------------------------------------------------------------------------------
 
@@ -395,13 +388,13 @@ class SlotsWorld(SlotsProperties):
 
     def receive(self, group: str, _: str) -> None:
         """Invoke the starter with the head of a group, or with all its messages."""
-        messages = [each for each in self._receivable(REQUESTS, together=True) if each["group"] == group]
+        messages = [each for each in self.receivable(REQUESTS, together=True) if each["group"] == group]
         taken = [self._take(REQUESTS, each) for each in (messages if self.plan.batch else messages[:1])]
         self._invoke("starter", code.starter.begin(tuple(taken)))
 
     def ring(self, message_id: str, _: str) -> None:
         """Invoke the starter with a doorbell, or with all of them."""
-        messages = [each for each in self._receivable(BELLS) if self.plan.batch or each["id"] == message_id]
+        messages = [each for each in self.receivable(BELLS) if self.plan.batch or each["id"] == message_id]
         self._invoke("dispatcher", code.dispatcher.begin(tuple(self._take(BELLS, each) for each in messages)))
 
     def _invoke(self, kind: str, node: Any, taken: tuple[Message, ...] = ()) -> None:
@@ -410,10 +403,7 @@ class SlotsWorld(SlotsProperties):
         self.begin(name, node, Notes(taken, self.now))
 
     def _take(self, queue: str, message: Record) -> Message:
-        changed, answer = sqs.receive(self.services["sqs"][queue], message, self.now)
-        self.services["sqs"] = self.services["sqs"].with_fields(**{queue: changed})
-        taken = answer.value["Messages"][0]
-        self.log("queue", f"delivers {taken['id']} {taken['body']}, receive {taken['receives']}")
+        taken = self.deliver(queue, message)
         return Message(*(taken[field] for field in Message._fields))
 
     def expire(self, which: str, _: str) -> None:
@@ -426,23 +416,20 @@ class SlotsWorld(SlotsProperties):
     def lose_bell(self, message_id: str, _: str) -> None:
         """A doorbell is lost, as if its sender had died before."""
         self.log("queue", f"{message_id} is lost")
-        self._change_message(BELLS, message_id, None)
+        self._lose(BELLS, message_id)
         self.needs_janitor = True
 
     def delay_bell(self, message_id: str, _: str) -> None:
         """A doorbell comes a minute late."""
         self.log("queue", f"{message_id} is late")
-        self._change_message(BELLS, message_id, self.now + 60)
+        late = {message_id: self.now + 60}
+        bells = self.messages(BELLS)
+        self.put_messages(
+            BELLS, [each.with_fields(visible_at=late.get(each["id"], each["visible_at"])) for each in bells]
+        )
 
-    def _change_message(self, name: str, message_id: str, visible_at: float | None) -> None:
-        """Hide a message until then; None removes it."""
-        queue = self.services["sqs"][name]
-        left = [
-            each if each["id"] != message_id else each.with_fields(visible_at=visible_at)
-            for each in queue["messages"]
-            if each["id"] != message_id or visible_at is not None
-        ]
-        self.services["sqs"] = self.services["sqs"].with_fields(**{name: queue.with_fields(messages=tuple(left))})
+    def _lose(self, queue: str, message_id: str) -> None:
+        self.put_messages(queue, [each for each in self.messages(queue) if each["id"] != message_id])
 
     def start_fails(self, name: str, _: str) -> None:
         """Step Functions fails before it starts the execution, which its answer does not show."""
@@ -451,14 +438,14 @@ class SlotsWorld(SlotsProperties):
 
     def handle_end(self, message_id: str, _: str) -> None:
         """Invoke the function of endings with a message, or with all of them."""
-        messages = [each for each in self._receivable(ENDINGS) if self.plan.batch or each["id"] == message_id]
+        messages = [each for each in self.receivable(ENDINGS) if self.plan.batch or each["id"] == message_id]
         taken = tuple(self._take(ENDINGS, each) for each in messages)
         self._invoke("ending", code.ending.begin(taken, GRACE, CHECK_GAP), taken)
 
     def lose_end(self, message_id: str, _: str) -> None:
         """A message of EndingQueue is lost: EventBridge's delivery is best effort, and other senders may die before."""
         self.log("queue", f"{message_id} of EndingQueue is lost")
-        self._change_message(ENDINGS, message_id, None)
+        self._lose(ENDINGS, message_id)
         self._leave_to_janitor()
 
     def _leave_to_janitor(self) -> None:
@@ -558,7 +545,7 @@ class SlotsWorld(SlotsProperties):
             return
         self.faults_at_close = self.faults_at_close | {execution: self.faults}
         detail = {"name": execution, "status": status, "redriveCount": closed[execution]["redrives"]}
-        self._send_to(ENDINGS, json.dumps({"detail": detail}))
+        self.send(ENDINGS, json.dumps({"detail": detail}))
 
     def _keep_older(self, service: str) -> None:
         self.older[service] = self.services[service]
@@ -664,8 +651,8 @@ class SlotsWorld(SlotsProperties):
         self._leave_to_janitor()
 
     def pass_time(self, _: str, how: str) -> None:
-        """The clock moves to the next moment at which something is due. Lambda ends invocations at their timeout."""
-        self.now = min(self._due_times())
+        """Lambda ends invocations at their timeout."""
+        super().pass_time("", how)
         for name, actor in list(self.actors.items()):
             if name.startswith(("starter", "dispatcher")) and self.now > actor.notes.began + TIMEOUT:
                 self.log(name, "is ended by its timeout")

@@ -63,7 +63,7 @@ class TokenWorld(TokenState):
 
     def _at_any_time(self) -> list[Choice]:
         """Events that may happen now or later."""
-        choices = [Choice("land", str(n)) for n in range(len(self.in_transit))]
+        choices = self.arrivals()
         for name, actor in self.actors.items():
             if actor.notes.frozen:
                 choices.append(Choice("unfreeze", name))

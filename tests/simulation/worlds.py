@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from typing import Any, NamedTuple, Self
 
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
-from tests.simulation.frozen import Record, record
+from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.transcript import CLOCK, LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
@@ -81,6 +81,7 @@ class World:
 
     # Attributes that differ between states with the same possible events.
     NOT_IN_KEY: frozenset[str] = frozenset()
+    LATEST = 30  # seconds: the latest arrival of a call after its sender gave up
 
     def __init__(self, *, timeless: bool = False) -> None:
         self.now = BEGINNING  # seconds since the epoch
@@ -145,7 +146,7 @@ class World:
 
     def slow_steps(self) -> list[Choice]:
         """Events in which time passes although an actor could continue."""
-        return []
+        return [Choice("pass_time", how="while actors work")] if self.due_times() else []
 
     def possible(self) -> list[Choice]:
         """All that may happen next, faults and the scheduler's suspensions included."""
@@ -173,11 +174,56 @@ class World:
         """Whether a sleeping actor may continue in a timeless world: only if it would find something new."""
         raise NotImplementedError
 
+    def times(self) -> list[float]:
+        """The moments at which something is due. Those that have passed do not matter."""
+        asleep = [actor.asleep_until for actor in self.actors.values()]
+        return asleep + [sent + self.LATEST for sent, *_ in self.in_transit]
+
     def due_times(self) -> list[float]:
         """The moments after now at which something is due."""
-        return [actor.asleep_until for actor in self.actors.values() if actor.asleep_until > self.now]
+        return [time for time in self.times() if time > self.now]
+
+    def pass_time(self, _: str, how: str) -> None:
+        """The clock moves to the next moment at which something is due."""
+        self.now = min(self.due_times())
+
+    # Queues, in worlds that have some ------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Record:
+        """The state of a queue."""
+        return self.services["sqs"][name]  # type: ignore[no-any-return]
+
+    def put_messages(self, name: str, messages: Iterable[Record]) -> None:
+        """Change the messages of a queue."""
+        changed = self.queue(name).with_fields(messages=tuple(messages))
+        self.services["sqs"] = self.services["sqs"].with_fields(**{name: changed})
+
+    def messages(self, *queues: str) -> list[Record]:
+        """All messages of the queues."""
+        return [message for queue in queues for message in self.queue(queue)["messages"]]
+
+    def receivable(self, queue: str, *, together: bool = False) -> list[Record]:
+        """The messages that a queue may deliver now."""
+        return sqs.receivable(self.queue(queue), self.now, together=together)
+
+    def deliver(self, queue: str, message: Record) -> Record:
+        """A queue delivers a message; the message as it was delivered."""
+        changed, answer = sqs.receive(self.queue(queue), message, self.now)
+        self.services["sqs"] = self.services["sqs"].with_fields(**{queue: changed})
+        taken: Record = answer.value["Messages"][0]
+        self.log("queue", f"delivers {taken['id']} {taken['body']}, receive {taken['receives']}")
+        return taken
+
+    def send(self, queue: str, body: str, **more: Any) -> None:
+        """Send a message."""
+        sending = {"QueueUrl": queue, "MessageBody": body, **more}
+        assert not self.perform(Question("sqs", "send_message", freeze(sending))).error
 
     # Common to all worlds ------------------------------------------------------------------------------------------
+
+    def arrivals(self) -> list[Choice]:
+        """The calls in transit."""
+        return [Choice("land", str(number)) for number in range(len(self.in_transit))]
 
     def key(self) -> Hashable:
         """Equal for two states with the same possible events.
