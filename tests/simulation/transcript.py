@@ -71,34 +71,29 @@ class Unanswered(BaseException):
 class Node:
     """An actor after a list of answers: at a question, or at its end with a result."""
 
-    __slots__ = ("_known", "_program", "answers", "arguments", "question", "result")
+    __slots__ = ("_program", "answers", "arguments", "known", "question", "result")
 
     def __init__(
-        self, program: Program, arguments: tuple[Any, ...], answers: tuple[Answer, ...], reached: Reached
+        self,
+        program: Program,
+        arguments: tuple[Any, ...],
+        answers: tuple[Answer, ...],
+        question: Question | None,
+        result: Any = None,
     ) -> None:
         self._program = program
-        self._known: dict[Answer, Node] = {}
         self.arguments = arguments
         self.answers = answers
-        self.question, self.result = reached
+        self.question = question
+        self.result = result
+        self.known: dict[Answer, Node] = {}  # after the answers so far
 
     def after(self, answer: Answer, clock: Answer | None = None) -> Node:
         """The actor after this answer to its question. `clock`: see Program.node."""
-        node = self._known.get(answer)
+        node = self.known.get(answer)
         if node is None:
-            node = self._known[answer] = self._program.node(self.arguments, (*self.answers, answer), clock)
+            node = self.known[answer] = self._program.node(self.arguments, (*self.answers, answer), clock)
         return node
-
-    def expect(self, answer: Answer, following: Node) -> None:
-        """Note the node after an answer."""
-        self._known[answer] = following
-
-
-class Reached(NamedTuple):
-    """A question, or the result of code that has ended."""
-
-    question: Question | None
-    result: Any
 
 
 class Program:
@@ -137,15 +132,16 @@ class Program:
             result = Raised(type(error).__name__, str(error))
         # With an unused answer the code is not deterministic, and the simulation would prove nothing.
         assert outside.asked == len(outside.answers), f"{self.name} has not used all of {answers}"
-        if isinstance(result, Again) and not outside.unanswered:
+        if outside.unanswered:
+            node = Node(self, arguments, outside.answers, outside.unanswered)
+        elif isinstance(result, Again):
             node = self.begin(*result.arguments)
         else:
-            reached = Reached(outside.unanswered, None if outside.unanswered else result)
-            node = Node(self, arguments, outside.answers, reached)
+            node = Node(self, arguments, outside.answers, None, result)
         if clock is None or len(outside.answers) == len(answers):
             return node
-        before = Node(self, arguments, answers, Reached(CLOCK, None))
-        before.expect(clock, node)
+        before = Node(self, arguments, answers, CLOCK)
+        before.known[clock] = node
         return before
 
     def forget(self) -> None:
