@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import dead_holders, returns, run_report, settlement, work
+from slotkeeper.slots import dead_holders, returns, work
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, Verdict
+from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders
 from slotkeeper.slots.ending_queue import EndingQueue
 from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.notices import FailureNotices
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import Children, JobRunSearch, Work
 from slotkeeper_cli.commands import dlq, holder
@@ -46,22 +44,6 @@ def a_stopping_run_has_ended(patch: Patch) -> None:
     ended = work.ENDED_STATES
     for module in [each for each in sys.modules.values() if getattr(each, "ENDED_STATES", None) is ended]:
         patch.setattr(module, "ENDED_STATES", ended | {"STOPPING"})
-
-
-def stops_an_adopted_child(patch: Patch) -> None:
-    conclude = DeadHolders.conclude
-
-    def forget(self: DeadHolders, held: Any, found: Any, *given: Any) -> Verdict:
-        held = replace(held, holder=replace(held.holder, redriven=False))
-        newest = found.newest and replace(found.newest, redrives=0)
-        return conclude(self, held, replace(found, newest=newest), *given)
-
-    patch.setattr(DeadHolders, "conclude", forget)
-
-
-def forgets_the_child(patch: Patch) -> None:
-    decide = settlement.decide
-    patch.setattr(settlement, "decide", lambda execution, _, *given: decide(execution, None, *given))
 
 
 def settles_although_the_process_is_malformed(patch: Patch) -> None:
@@ -117,12 +99,6 @@ HOLDERS = [
         World(child(A, run_seconds=(900,), aim="deaths", first_run=60), 1, "S4"),
     ),
     Row(
-        "f02-a-foreign-execution-is-stopped",
-        "The execution of the same name, which another workflow or an operator started, is stopped.",
-        code(work._has_started, "given.get(PARENT_FIELD) == parent_arn", "True"),
-        f"{SLOTS}/test_children.py::test_s1b_an_execution_that_is_not_ours_is_never_stopped_and_counts_as_absent",
-    ),
-    Row(
         "f02-no-settle-time",
         "The slot is freed as soon as the child is aborted, although the work that it started continues (S1b).",
         set_to(Work, "settles_at", lambda *_: 0),
@@ -139,12 +115,6 @@ HOLDERS = [
         "An operator redrives a child, which runs without a slot.",
         set_to(ChildChecks, "adopt_redriven", lambda *_: None),
         World(child(A, **REDRIVEN), 0, "S1b"),
-    ),
-    Row(
-        "s10-an-adopted-child-is-stopped",
-        "An operator redrives a child, and the janitor stops it.",
-        stops_an_adopted_child,
-        World(child(A, **REDRIVEN), 0, "S10"),
     ),
     Row(
         "s1b-the-event-checks-right-after-the-close",
@@ -196,12 +166,6 @@ HOLDERS = [
         also=("F23",),
     ),
     Row(
-        "f16-a-succeeded-child-is-recorded-as-a-failure",
-        "The workflow ends above 256 KiB of output. Its request is recorded as failed, the child has succeeded.",
-        forgets_the_child,
-        World(child(A), 1, "S7"),
-    ),
-    Row(
         "s7-a-succeeded-run-is-recorded-as-a-failure",
         "The workflow was aborted after its run succeeded, and a redrive does the work twice.",
         set_to(Work, "has_succeeded", False),
@@ -240,12 +204,6 @@ HOLDERS = [
         World(child(CALLER, damages=1), 1, "S3 S4 S7"),
     ),
     Row(
-        "s4-a-denied-check-is-not-counted",
-        "No role may read the work, its slot stays, and no alarm rings.",
-        set_to(run_report, "is_denied", lambda _: False),
-        World(of(A, aim="denials", run_seconds=(60,), denials=("reads",)), 1, "S4"),
-    ),
-    Row(
         "s1c-holder-release-frees-a-live-lease",
         "holder release frees the slot of a lease whose code still runs, without --force (S1c).",
         code(holder._lease_alive, "holder.has_expired(now)", "True"),
@@ -279,16 +237,6 @@ def marks_before_the_answer(patch: Patch) -> None:
     patch.setattr(Endings, "_answer", hasty)
 
 
-def sends_before_the_answer(patch: Patch) -> None:
-    answer = Endings._answer
-
-    def hasty(self: Endings, row: Any, reason: str) -> Any:
-        self._events.ended(row, reason, "arn")
-        return answer(self, row, reason)
-
-    patch.setattr(Endings, "_answer", hasty)
-
-
 def answers_before_the_outcome(patch: Patch) -> None:
     free = ClosedExecutions._free
 
@@ -297,15 +245,6 @@ def answers_before_the_outcome(patch: Patch) -> None:
         return free(self, *given)
 
     patch.setattr(ClosedExecutions, "_free", hasty)
-
-
-def ignores_successes(patch: Patch) -> None:
-    handle = ClosedExecutions.handle
-    patch.setattr(
-        ClosedExecutions,
-        "handle",
-        lambda self, name, status, report: None if status == "SUCCEEDED" else handle(self, name, status, report),
-    )
 
 
 def repeats_nothing(self: Janitor, _processes: Any, report: Any, _until: float) -> None:
@@ -317,12 +256,6 @@ ENDS = [
         "s9-marked-before-the-answer",
         "An end is marked as published first. A sender that dies then leaves it unpublished forever.",
         marks_before_the_answer,
-        World(of(CALLER), 0, "S9"),
-    ),
-    Row(
-        "s9-sent-before-the-answer",
-        "The completion event is sent before the caller has its answer.",
-        sends_before_the_answer,
         World(of(CALLER), 0, "S9"),
     ),
     Row(
@@ -338,52 +271,16 @@ ENDS = [
         World(of(CALLER, **PUBLISHES), 1, "S9"),
     ),
     Row(
-        "s9-marked-without-an-event",
-        "EventBridge refuses the event, which counts as sent.",
-        counts_as_done(RequestEvents, "ended"),
-        World(of(CALLER, **PUBLISHES), 1, "S9"),
-    ),
-    Row(
-        "s9-marked-without-a-notification",
-        "SNS refuses the notification, which counts as sent.",
-        counts_as_done(Endings, "_notify"),
-        World(of(CALLER, fails=1, **PUBLISHES), 1, "S9"),
-    ),
-    Row(
-        "s9-a-failure-is-not-notified",
-        "A request fails, and no operator learns of it.",
-        set_to(FailureNotices, "publish", lambda *_: None),
-        World(of(CALLER, fails=1), 0, "S9"),
-    ),
-    Row(
         "f18-ends-are-published-by-their-events-alone",
         "The message of an end is lost, and its caller waits until it times out.",
         set_to(Janitor, "_publish_ends", repeats_nothing),
         World(of(CALLER, **PUBLISHES), 1, "S4"),
     ),
     Row(
-        "s9-a-success-is-not-published",
-        "Only failures are published.",
-        ignores_successes,
-        World(of(CALLER), 0, "S4"),
-    ),
-    Row(
         "s9-an-end-without-a-start-is-not-published",
         "A request is refused, and its caller waits.",
         set_to(EndingQueue, "publish", lambda *_: None),
         World(of(CALLER, rejects=("a",)), 0, "S4"),
-    ),
-    Row(
-        "s9-the-ends-of-a-removed-process-are-not-published",
-        "A process is removed, and the callers of its requests wait.",
-        set_to(EndingQueue, "publish_all", lambda *_: None),
-        World(of(CALLER, limits=(0,), replacements=1), 0, "S4"),
-    ),
-    Row(
-        "s9-a-message-that-is-no-request-is-not-published",
-        "A message cannot be parsed, and its caller waits.",
-        set_to(EndingQueue, "refused", lambda *_: None),
-        World(of(Sent("a", caller=True, malformed=True)), 0, "S9"),
     ),
 ]
 

@@ -10,23 +10,21 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.aws.dynamodb import Table
-from slotkeeper.retry import consumer, deferral, delivery, events, ledger, operations, plan
+from slotkeeper.retry import consumer, delivery, events, ledger, plan
 from slotkeeper.retry.consumer import Consumer
-from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import DeadLetterQueue, PlannedDelivery, RetryQueue
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.downstreams import DEFAULT, Admission, Downstreams
+from slotkeeper.retry.downstream.downstreams import Downstreams
 from slotkeeper.retry.downstream.health import Breaker, Budget, Health, State
 from slotkeeper.retry.ledger import Ledger
-from slotkeeper.retry.operations import RetryCancelled, RetryOperations
+from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import BUILT_IN, Policy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.worker import RetryingWorker
 from tests.guards.edits import code, template
-from tests.guards.rows import Row, Schedules, World, ignoring_errors
+from tests.guards.rows import Row, World, ignoring_errors
 from tests.simulation import downstream_world, retry_world
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
-from tests.simulation.retry_world import RetryWorld, fixed_policy
+from tests.simulation.retry_world import RetryWorld
 from tests.simulation.world_runs import Remove, all_of, replaced, set_to
 
 Patch = pytest.MonkeyPatch
@@ -68,10 +66,6 @@ def a_dead_attempt_begins_again(patch: Patch) -> None:
 def forgets_the_history(patch: Patch) -> None:
     send = DeadLetterQueue.send
     patch.setattr(DeadLetterQueue, "send", lambda *arguments: send(*arguments[:-1], ()))
-
-
-def only_deletes_the_schedule(self: Any, request_id: str, why: str) -> RetryCancelled:
-    return RetryCancelled(2, self._queue.delete_schedule(operations._the_attempt(request_id, 2)))
 
 
 def decides_by_the_built_in_policy(patch: Patch) -> None:
@@ -143,15 +137,6 @@ WORKER = [
         World(retries("{}"), 1, "R2"),
     ),
     Row(
-        "f24-a-random-schedule-finds-two-claims",
-        "Two workers claim an attempt.",
-        all_of(
-            replaced(ledger, "CLAIM_CONDITION", "lease_until < :clock", "lease_until <> :clock"),
-            replaced(ledger, "CLAIM_CONDITION", "attempts < ", "attempts <= "),
-        ),
-        Schedules(retry_world.random_world, range(2000), "R2"),
-    ),
-    Row(
         "f25-recorded-after-it-is-carried-out",
         "The retry is scheduled before the decision is recorded: a later delivery decides differently.",
         code(Consumer._decide, f"{RECORDED}\n{RETURNED}", NOTED),
@@ -164,22 +149,10 @@ WORKER = [
         World(retries(ONCE), 1, "R1"),
     ),
     Row(
-        "f25-deleted-before-it-is-dead-lettered",
-        "The message is deleted although its dead-letter message could not be sent.",
-        ignoring_errors(DeadLetterQueue, "send"),
-        World(retries(POISON), 1, "R1"),
-    ),
-    Row(
         "f25-deleted-after-any-exception",
         "The worker reports success to SQS although it has failed.",
         ignoring_errors(RetryingWorker, "_consume"),
         World(retries(ONCE), 1, "R1"),
-    ),
-    Row(
-        "f25-one-schedule-for-all-attempts",
-        "The second retry finds the schedule of the first.",
-        set_to(delivery, "schedule_name", lambda message, _: message.request_id),
-        World(retries('{"fails": 2, "retry_after": 1980}', policy=fixed_policy(60, 3), attempts=3), 0, "R1"),
     ),
     Row(
         "f25-a-schedule-of-another-name",
@@ -207,12 +180,6 @@ WORKER = [
         "tests/template/test_worker_template.py::test_f28_an_alarm_on_its_length_watches_an_allowed_loop_instead",
     ),
     Row(
-        "r1-another-payload-is-a-repeat",
-        "A request is taken for a repeat of another one with its id, and is lost.",
-        set_to(ledger.Message, "payload_hash", "the same"),
-        World(retries(ONCE, '{"other": "payload"}'), 0, "R1"),
-    ),
-    Row(
         "r1-run-now-deletes-the-schedule-first",
         "A run-now deletes the schedule first, and dies before it sends the message.",
         code(
@@ -221,12 +188,6 @@ WORKER = [
             "self._queue.delete_schedule(message)\nself._queue.send_now(message)",
         ),
         World(retries(BY_SCHEDULER, commands=("run_now",)), 1, "R1"),
-    ),
-    Row(
-        "r1-a-cancel-only-deletes-the-schedule",
-        "A cancelled retry has no dead-letter message.",
-        set_to(RetryOperations, "cancel", only_deletes_the_schedule),
-        World(retries(BY_SCHEDULER, commands=("cancel",)), 0, "R1"),
     ),
     Row(
         "r1-a-cancel-is-settled-before-its-dead-letter",
@@ -245,12 +206,6 @@ WORKER = [
         "A dead-letter message does not state why its attempts failed.",
         forgets_the_history,
         World(retries(POISON), 0, "R4"),
-    ),
-    Row(
-        "r4-never-sent-on-again",
-        "An early message that was not deferred at its first receive stays on the queue until SQS deletes it (R1).",
-        set_to(deferral, "RESEND_AGE_SECONDS", 2 * deferral.RESEND_AGE_SECONDS),
-        f"{RETRY}/test_consumer.py::test_r4_an_early_message_is_deferred_again_before_sqs_removes_it",
     ),
     Row(
         "event-lost-with-the-worker",
@@ -275,37 +230,6 @@ def _breaker(change: Callable[[Breaker], Breaker]) -> Remove:
     return _asked_with(lambda health: replace(health, breaker=change(health.breaker)))
 
 
-def _probe_due_in(state: State) -> Remove:
-    return _breaker(lambda breaker: replace(breaker, probe_at=0.0) if breaker.state == state else breaker)
-
-
-def claims_before_it_waits(patch: Patch) -> None:
-    ask = Consumer._ask
-
-    def claims(self: Any, held: Any) -> Any:
-        try:
-            return ask(self, held)
-        except WaitsForDownstream:
-            self._ledger.claim(held.message, held.record.receipt_handle, held.now, 0.0, held.downstream)
-            raise
-
-    patch.setattr(Consumer, "_ask", claims)
-
-
-def recognizes_no_own_write(patch: Patch) -> None:
-    put, ask = Table.put, rules.ask
-
-    def with_another_writer(self: Any, item: Any, *given: Any) -> Any:
-        write = put(self, item, *given)
-        return write._replace(item={**write.item, "writer": {"S": "another"}}) if write.item else write
-
-    def of_another_code(health: Any, settings: Any, permit: Any, *given: Any) -> Any:
-        return ask(health, settings, replace(permit, code=permit.code + "+" * (permit.code in health.permits)), *given)
-
-    patch.setattr(Table, "put", with_another_writer)
-    patch.setattr(rules, "ask", of_another_code)
-
-
 def counts_what_was_not_reported(patch: Patch) -> None:
     report = Downstreams._report
 
@@ -317,40 +241,14 @@ def counts_what_was_not_reported(patch: Patch) -> None:
     patch.setattr(Downstreams, "_report", counts)
 
 
-def every_copy_is_new(patch: Patch) -> None:
-    send_copy = RetryQueue.send_copy
-    patch.setattr(
-        RetryQueue, "send_copy", lambda self, message, wait, _first: send_copy(self, message, wait, 1_000_800)
-    )
-
-
 DOWN = (0, 90)
 BREAKER = watching_policy(limited=False)
-TO_ANOTHER = downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))
 DOWNSTREAMS = [
-    Row(
-        "r5-every-message-is-a-probe",
-        "Each container begins a probe while the first one is under way.",
-        _probe_due_in(State.HALF_OPEN),
-        World(downstream("ab", BREAKER, limited=False, down=DOWN), 0, "R5"),
-    ),
-    Row(
-        "r5-a-probe-before-it-is-due",
-        "A breaker that has opened begins a probe immediately.",
-        _probe_due_in(State.OPEN),
-        World(downstream("ab", BREAKER, limited=False, down=DOWN), 0, "R5"),
-    ),
     Row(
         "r5-a-call-that-hangs-is-no-failure",
         "A permit that ends without an outcome is no failure, so a downstream that keeps each call never opens.",
         code(rules.current, "after = _failed(after, settings, until)"),
         World(downstream("a", fault_kinds=("die after",)), 1, "R5"),
-    ),
-    Row(
-        "r5-one-downstream-for-all",
-        "The requests of a healthy downstream wait for another one.",
-        set_to(consumer, "name_of", lambda *_: DEFAULT),
-        World(lambda: DownstreamWorld(TO_ANOTHER), 0, "R5"),
     ),
     Row(
         "r5-a-probe-passes-the-operators-open",
@@ -383,28 +281,10 @@ DOWNSTREAMS = [
         World(downstream("ab", BREAKER, limited=False, down=DOWN, fault_kinds=("beyond its lease",)), 1, "R5"),
     ),
     Row(
-        "r5-claimed-before-it-waits",
-        "A message that is held back has claimed its attempt.",
-        claims_before_it_waits,
-        World(downstream("a", commands=("open", "close")), 0, "R5"),
-    ),
-    Row(
-        "r5-no-message-waits",
-        "A message whose downstream is down is dropped.",
-        set_to(Ledger, "would_begin", lambda *_: False),
-        World(downstream("a", commands=("open", "close")), 0, "R5"),
-    ),
-    Row(
         "r6-the-limit-counts-no-permits",
         "More callers than the limit begin.",
         _asked_with(lambda health: replace(health, permits={})),
         World(downstream("ab", most=1), 0, "R6"),
-    ),
-    Row(
-        "r6-a-random-schedule-finds-too-many-callers",
-        "More callers than the limit begin.",
-        _asked_with(lambda health: replace(health, permits={})),
-        Schedules(downstream_world.random_world, range(1000), "R5 R6"),
     ),
     Row(
         "r6-the-budget-counts-no-retries",
@@ -413,28 +293,10 @@ DOWNSTREAMS = [
         World(downstream("ab", watching_policy(9), down=DOWN), 0, "R6"),
     ),
     Row(
-        "r6-an-unused-permit-is-kept",
-        "A message that needs no work uses up the limit.",
-        set_to(Admission, "__exit__", lambda *_: None),
-        World(downstream("aa"), 0, "R6"),
-    ),
-    Row(
         "r6-an-outcome-that-was-not-reported-is-forgotten",
         "A report that DynamoDB refuses is forgotten, and its permit stays for two minutes.",
         set_to(Downstreams, "_carry", lambda *_: None),
         World(downstream("a", fault_kinds=("throttle",)), 1, "R6"),
-    ),
-    Row(
-        "r6-an-outcome-is-carried-into-no-write",
-        "What was not reported is in no later write.",
-        set_to(rules, "carry", lambda health, *_: health),
-        World(downstream("ab", workers=1, fault_kinds=("lose",)), 1, "R6"),
-    ),
-    Row(
-        "r6-a-writer-does-not-recognize-its-write",
-        "A container repeats its write after a lost answer. Its name and the permit's code each prevent it.",
-        recognizes_no_own_write,
-        World(downstream("a", most=1, fault_kinds=("twice",)), 1, "R6"),
     ),
     Row(
         "f21-an-outage-uses-up-the-attempts",
@@ -465,18 +327,6 @@ DOWNSTREAMS = [
         "A message waits for its downstream longer than its policy's maximum age (R3).",
         code(Consumer._ask, "age > policy.max_age", "False"),
         World(downstream("a", commands=("open",)), 0, "R7"),
-    ),
-    Row(
-        "r7-a-copy-is-a-new-message",
-        "A message that is sent on again loses its age.",
-        every_copy_is_new,
-        World(downstream("a", commands=("open",), receives=898), 0, "R7"),
-    ),
-    Row(
-        "r7-no-copy-before-sqs-dead-letters",
-        "SQS dead-letters a message that waits for its downstream.",
-        set_to(deferral, "RESEND_RECEIVES", 10**6),
-        World(downstream("a", watching_policy(max_age=3600), max_age=3600, commands=("open",), receives=988), 0, "R7"),
     ),
     Row(
         "r1-deleted-before-its-copy-is-sent",

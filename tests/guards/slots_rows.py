@@ -78,43 +78,10 @@ def marks_before_the_start(patch: Patch) -> None:
     patch.setattr(RequestTable, "bodies", hasty)
 
 
-def puts_one_back(patch: Patch) -> None:
-    put_back = Grants.put_back
-    patch.setattr(
-        Grants, "put_back", lambda self, name, reserved: put_back(self, name, dict(list(reserved.items())[:1]))
-    )
-
-
-def ends_after_a_leave(patch: Patch) -> None:
-    one_round = _Dispatch._round
-
-    def stop(self: _Dispatch, seen: Any) -> Any:
-        before = len(self.report.left)
-        again, now = one_round(self, seen)
-        return again and len(self.report.left) == before, now
-
-    patch.setattr(_Dispatch, "_round", stop)
-
-
-def starts_one_of_a_grant(patch: Patch) -> None:
-    planned = _Dispatch._plan
-
-    def cut(self: _Dispatch, *given: Any) -> Any:
-        found = planned(self, *given)
-        return replace(found, starts=found.starts[:1])
-
-    patch.setattr(_Dispatch, "_plan", cut)
-
-
 def notes_a_timer_first(self: _Dispatch, seen: Process, at: float | None, now: float) -> None:
     if at is not None and not now < seen.ring_at <= at:
         self.tools.grants.note_ring(seen.name, at)
         self.tools.doorbell.ring(Bell(seen.name, at=at), at - now)
-
-
-def sets_no_timer_after_a_grant(patch: Patch) -> None:
-    look = _Dispatch._look_again
-    patch.setattr(_Dispatch, "_look_again", lambda self, *given: None if self.report.started else look(self, *given))
 
 
 def only_timers_ring(patch: Patch) -> None:
@@ -127,10 +94,6 @@ def only_timers_ring(patch: Patch) -> None:
 def drops_its_ring(self: Starter, name: str, _leavers: bool) -> bool:
     self._dispatch(self.tools, Bell(name))
     return True
-
-
-def has_an_old_reservation_alone(self: _Dispatch, seen: Process, _: float) -> bool:
-    return seen.room > 0
 
 
 def has_leases_alone(self: _Dispatch, seen: Process, _: float) -> bool:
@@ -209,12 +172,6 @@ STARTS = [
         f"{SLOTS}/test_grants.py::test_f17_a_repeated_grant_whose_first_answer_was_lost_is_found_as_its_own",
     ),
     Row(
-        "s6-an-uncertain-start-is-forgotten",
-        "A dispatch whose start is uncertain succeeds, and nothing looks again.",
-        set_to(_Dispatch, "_end", lambda self: self.report),
-        World(of(A, aim="dispatches"), 1, "S4 S6"),
-    ),
-    Row(
         "s6-a-failure-rings-too-early",
         "A dispatch that has left reservations is repeated before they are old, and nothing starts them.",
         code(DispatchFailed.__init__, "age + 1 + CLOCK_SKEW_SECONDS if unsettled else 0", "0"),
@@ -225,12 +182,6 @@ STARTS = [
         "A dispatch fails, and its message is deleted without a ring.",
         set_to(Starter, "_dispatch_received", drops_its_ring),
         World(of(A, aim="dispatches"), 1, "S4 S6"),
-    ),
-    Row(
-        "s6-one-of-a-throttled-batch-is-put-back",
-        "The other reservations of a throttled batch stay.",
-        puts_one_back,
-        World(of(A, B, limit=2, batch=True, aim="dispatches"), 1, "S4 S6"),
     ),
     Row(
         "s6-a-refused-request-ends-the-dispatch",
@@ -272,30 +223,6 @@ BELLS = [
         World(of(A, leases=(0,)), 0, "S6"),
     ),
     Row(
-        "s6-a-refused-grant-ends-the-dispatch",
-        "A grant meets another write, and its dispatch ends.",
-        set_to(_Dispatch, "_after_refusal", lambda _: False),
-        World(of(A, LOW, limit=2), 0, "S6"),
-    ),
-    Row(
-        "s6-a-leave-ends-the-dispatch",
-        "A heavy request is skipped, and those behind it wait.",
-        ends_after_a_leave,
-        World(of(SKIPS, B, limit=2, leased=600, batch=True), 0, "S6"),
-    ),
-    Row(
-        "s6-a-cut-grant-ends-the-dispatch",
-        "A grant was cut, and what it left out waits.",
-        starts_one_of_a_grant,
-        World(of(A, B, limit=2, batch=True), 0, "S6"),
-    ),
-    Row(
-        "s6-no-ring-after-a-throttle",
-        "What was put back waits for the janitor.",
-        set_to(_Dispatch, "_ring", lambda *_, **__: None),
-        World(of(A, aim="dispatches"), 1, "S6"),
-    ),
-    Row(
         "s6-no-timer",
         "A request waits behind a lease that expires, and nothing looks again then.",
         set_to(Process, "next_expiry", None),
@@ -306,18 +233,6 @@ BELLS = [
         "The dispatch dies between the two, and no other one sends it.",
         set_to(_Dispatch, "_look_again", notes_a_timer_first),
         World(of(A, leased=30, aim="dispatches"), 1, "S4 S6"),
-    ),
-    Row(
-        "s6-no-timer-after-a-grant",
-        "A request is granted, and the next one's lease expires unnoticed.",
-        sets_no_timer_after_a_grant,
-        World(of(A, B, limit=2, leased=30, batch=True, run_seconds=(900,)), 0, "S6"),
-    ),
-    Row(
-        "s6-a-full-process-with-a-lease-is-left",
-        "A dispatch of a full process ends although a lease will end.",
-        set_to(_Dispatch, "_may_change", has_an_old_reservation_alone),
-        World(of(A, leased=30), 0, "S4 S6"),
     ),
 ]
 

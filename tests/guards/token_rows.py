@@ -154,13 +154,6 @@ ROWS = [
         World(tokens(probes=False), 0, "T1"),
     ),
     Row(
-        "t1-an-overloaded-api-loses-its-token",
-        "The API answers a probe with 429 or 503, and the POST that follows ends a valid token.",
-        code(TokenRefresh._hold, "isinstance(valid, AuthenticationRefused) and item.refused_until is None", "False"),
-        f"{TOKEN}/test_token_lock.py::"
-        "test_t1_a_probe_that_states_nothing_costs_no_token_before_the_next_one_after_the_pause",
-    ),
-    Row(
         "t1-a-deadline-that-drops-outlast",
         "A server that sends its headers byte by byte outlasts the lock, and another instance authenticates meanwhile.",
         code(http_client._Deadline._end, "self._line.shutdown(socket.SHUT_RDWR)", "self._line.getsockname()"),

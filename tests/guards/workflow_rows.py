@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -85,16 +84,6 @@ def catches(error: str, following: str) -> Callable[[State], None]:
                 each["Next"] = following
 
     return change
-
-
-def catches_an_existing_child(fields: State) -> None:
-    also = copy.deepcopy(fields["Catch"][-1]) | {"Next": "RecordOutcome"}
-    fields["Catch"].insert(0, also | {"ErrorEquals": ["StepFunctions.ExecutionAlreadyExistsException"]})
-
-
-def answers(fields: State) -> None:
-    fields["Resource"] = "arn:aws:states:::aws-sdk:sfn:sendTaskFailure"
-    fields["Arguments"] |= {"Error": "any", "Cause": "any"}
 
 
 def gives_up_at_a_conflict(fields: State) -> None:
@@ -243,18 +232,6 @@ CHILDREN = [
         World(child(A, **LATE), 1, "S7"),
     ),
     Row(
-        "s7-released-after-a-timeout-of-the-task",
-        "The task of a child times out, and its slot is released while the child runs.",
-        state("RunStateMachine", catches("States.ALL", "RecordOutcome")),
-        World(child(A, fails=1), 1, "S7"),
-    ),
-    Row(
-        "s7-an-existing-child-is-a-failed-start",
-        "A start is repeated after its answer was lost, and its refusal counts as a failure of the work.",
-        state("RunStateMachine", catches_an_existing_child),
-        World(child(A), 1, "S7"),
-    ),
-    Row(
         "s3-a-namesake-is-ours",
         "An execution of the same name that was started manually counts as the child: its outcome is taken over.",
         state("HasChildEnded", choice("NameTaken", "$not($is_ours)", "false")),
@@ -267,12 +244,6 @@ CHILDREN = [
         World(child(A, **SETTLES), 1, "S1b"),
     ),
     Row(
-        "s7-a-settled-child-is-not-read-again",
-        "A child is redriven in its settle time, and its slot is released while it runs.",
-        state("SettleChild", sets(Assign={"closed_seconds": 1e9}, Next="HasChildEnded")),
-        World(child(A, **SETTLES | {"settle_seconds": 250, "run_seconds": (400,), "child_redrives": 1}), 1, "S7"),
-    ),
-    Row(
         "s9-the-caller-is-not-asked",
         "The work of a caller that has ended is done.",
         state("AskCaller", passes(Assign={"caller": "WAITS"})),
@@ -283,12 +254,6 @@ CHILDREN = [
         "A throttled heartbeat counts as a caller that is gone, and its work is not done.",
         state("AskCaller", lambda fields: fields["Catch"][0]["Assign"].update(caller="GONE")),
         World(child(CALLER), 1, "S9"),
-    ),
-    Row(
-        "s9-the-workflow-answers",
-        "Two senders answer a caller.",
-        state("AskCaller", answers),
-        World(of(CALLER), 0, "S9"),
     ),
 ]
 
