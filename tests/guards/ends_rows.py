@@ -195,7 +195,7 @@ HOLDERS = [
             ["Step Functions Execution Status Change"],
             ["Step Functions Execution Status Changed"],
         ),
-        "tests/template/test_template.py::test_f20_the_rules_pattern_matches_the_events_of_step_functions",
+        "tests/template/test_template.py::test_f20_the_rules_pattern_matches_what_step_functions_sends",
     ),
     Row(
         "s3-the-event-of-a-malformed-process-settles",
