@@ -73,16 +73,6 @@ def test_a_request_that_arrived_with_a_live_token_is_answered(service: ChatServi
         assert asked.result()[0] == 200
 
 
-def test_a_forbidden_text_and_an_unknown_token_are_refused_like_an_invalid_token(service: ChatService) -> None:
-    service.forbidden.add("salary of the director")
-    token = new_token(service)
-    refused = [send(service, "POST /answers", {"text": "salary of the director"}, token)]
-    refused += [send(service, "POST /answers", {"text": "hello"}, each) for each in (None, "never made")]
-    service.invalidate()
-    refused.append(send(service, "POST /answers", {"text": "hello"}, token))
-    assert refused == [(401, *refused[0][1:])] * 4
-
-
 @pytest.mark.parametrize("takes_effect", [False, True])
 def test_a_dropped_connection_can_have_created_a_token(service: ChatService, takes_effect: bool) -> None:
     token = new_token(service)
@@ -91,14 +81,3 @@ def test_a_dropped_connection_can_have_created_a_token(service: ChatService, tak
         new_token(service)
     assert service.is_live(token) is not takes_effect
     assert (service.log[-1].status, service.log[-1].ended is not None) == (None, True)
-
-
-def test_a_held_request_takes_effect_when_the_outage_ends(service: ChatService) -> None:
-    token = new_token(service)
-    service.strike(AUTH, Outage("hold"))
-    with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(new_token, service)
-        wait_until(lambda: service.auths == 2, "the request")
-        assert service.is_live(token)
-        service.end_outage(AUTH)
-        assert service.is_live(held.result())

@@ -71,12 +71,6 @@ def _make_job(account: Account, retries: int = 0) -> None:
     account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
 
 
-def test_the_registrar_creates_the_process(registrar: Registrar) -> None:
-    _make_job(registrar.account)
-    assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"
-    assert registrar.account.item("new").slot_limit == 4
-
-
 def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
     registrar: Registrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

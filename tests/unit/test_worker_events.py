@@ -35,12 +35,6 @@ def test_a_successful_request_is_published_with_its_result(worker: WorkerFunctio
     }
 
 
-def test_values_that_json_cannot_express_are_published_as_null(worker: WorkerFunction) -> None:
-    worker.worker._perform = lambda *_: {"mean": float("nan"), "n": 0}
-    worker.handle(work())
-    assert worker.bus.published[0]["result"] == {"mean": None, "n": 0}
-
-
 def test_a_worker_that_dies_between_ledger_and_event_publishes_at_the_redelivery(worker: WorkerFunction) -> None:
     kill_before(worker.events, "PutEvents")
     with pytest.raises(Killed):
@@ -53,19 +47,8 @@ def test_a_worker_that_dies_between_ledger_and_event_publishes_at_the_redelivery
     assert event["started_at"] == "2027-01-15T08:00:00.000Z"
 
 
-def test_r2_a_repeated_request_in_another_message_publishes_nothing(worker: WorkerFunction) -> None:
-    worker.handle(work())
-    worker.handle(work(message_id="m2"))
-    assert len(worker.bus.published) == 1
-
-
 # The request after its last attempt.
 EXHAUSTED = {"request_id": "r", "payload": {"fails": "not now"}, "retries": ["2027-01-14T08:00:00Z"] * 20}
-
-
-def test_a_failed_attempt_with_a_retry_publishes_nothing(worker: WorkerFunction) -> None:
-    worker.handle(work(fails="not now"))
-    assert worker.bus.published == []
 
 
 @pytest.mark.parametrize(

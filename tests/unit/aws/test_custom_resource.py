@@ -22,13 +22,6 @@ def answer(server: Listener, failed: str = "") -> None:
     custom_resource.answer(event, "id", failed=failed, data={"Generation": "1"})
 
 
-def test_an_accepted_answer_is_sent_once() -> None:
-    with Listener(http(b"", "200 OK", "Connection: close")) as server:
-        answer(server)
-    assert server.connections == 1
-    assert json.loads(server.received.partition(b"\r\n\r\n")[2])["Status"] == "SUCCESS"
-
-
 def test_a_long_reason_is_cut_to_what_cloudformation_accepts() -> None:
     with Listener(http(b"", "200 OK", "Connection: close")) as server:
         answer(server, failed="\u540d" * 5000)

@@ -71,13 +71,6 @@ def test_a_malformed_token_is_never_sent(api: ChatApi, service: ChatService, tok
     assert service.log == []
 
 
-def test_the_conversation_is_sent_with_the_message(service: ChatService) -> None:
-    bodies = Listener(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"answer": "a"}')
-    with bodies:
-        ChatApi(bodies.url, _no_credentials).answer(ChatMessage("m", "t", "c"), "token", 5.0)
-    assert b'{"text": "t", "conversation": "c"}' in bodies.received
-
-
 def _no_credentials() -> Credentials:
     raise AssertionError("no credentials are needed here")
 
@@ -112,13 +105,6 @@ def test_a_failed_answer_is_an_error_after_one_request(
         api.answer(MESSAGE, token, 0.3)
     assert sum(request.path == "/answers" for request in service.log) == 1
     assert token not in str(failed.value)
-
-
-def test_f35_retry_after_of_an_authentication_is_reported(api: ChatApi, service: ChatService) -> None:
-    service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
-    with pytest.raises(AuthenticationRefused) as refused:
-        api.authenticate(5.0)
-    assert refused.value.retry_after == 3600
 
 
 def test_an_unreachable_api_fails_immediately(api: ChatApi, service: ChatService) -> None:

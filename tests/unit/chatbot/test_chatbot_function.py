@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
+from dev.emulator.chat_service import ANSWERS, AUTH, answer_to
 from slotkeeper.chatbot import credentials
 from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from tests.simulation.account.boundary import refuse
@@ -71,10 +71,6 @@ def bot(chat: ChatbotAccount, load: Load) -> Bot:
     return Bot(load, chat)
 
 
-def test_a_signed_message_is_answered(bot: Bot) -> None:
-    assert bot.send() == (200, {"message_id": "m1", "answer": answer_to("hello")})
-
-
 def test_a_base64_body_under_headers_in_lower_case_is_answered(bot: Bot) -> None:
     body = json.dumps({"message_id": "m1", "text": "grüß"}, ensure_ascii=False)
     event = bot.chat.event(body)
@@ -125,21 +121,6 @@ def test_an_invalid_request_is_refused_with_its_code_and_neither_forwarded_nor_s
     assert (bot.chat.service.log, bot.chat.seen(), bot.chat.item()) == ([], [], {})
 
 
-@pytest.mark.parametrize("minutes", [-6, 6])
-def test_a_stale_request_is_refused_before_anything_is_read(bot: Bot, minutes: int) -> None:
-    bot.chat.now = NOW + 60 * minutes
-    status, body = bot.send()
-    assert (status, body["code"]) == (401, "StaleTimestamp")
-    assert bot.calls == []
-
-
-def test_a_replayed_request_is_refused_and_not_forwarded(bot: Bot) -> None:
-    bot.send()
-    status, body = bot.send()
-    assert (status, body["code"]) == (401, "ReplayedSignature")
-    assert bot.chat.asked("/answers") == 1
-
-
 def test_wrong_signatures_do_not_make_the_bot_read_its_keys_again(bot: Bot) -> None:
     for _ in range(5):
         bot.send(headers=bot.chat.headers(BODY, OTHER_KEY))
@@ -183,15 +164,6 @@ def test_under_the_base_path_of_a_custom_domain_messages_are_answered(bot: Bot, 
     assert bot.send(path=path)[0] == 200
 
 
-def test_an_unavailable_api_is_502_with_retry_after(bot: Bot) -> None:
-    bot.send()
-    bot.chat.service.strike(ANSWERS, Outage("answer", retry_after=17))
-    status, body = bot.send({"message_id": "m2", "text": "again"})
-    assert (status, body["code"], body["message_id"]) == (502, "ChatApiFailed", "m2")
-    assert "POST /answers was answered with HTTP 503" in body["reason"]
-    assert bot.headers["Retry-After"] == "17"
-
-
 def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bot) -> None:
     bot.chat.service.strike(AUTH)
     for n in range(5):
@@ -200,15 +172,6 @@ def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bo
     assert bot.chat.service.auths == 1
     assert "POST /auth was answered with HTTP 503; the API is not asked again before 20" in body["reason"]
     assert 1 <= int(bot.headers["Retry-After"]) <= 40
-
-
-def test_a_message_that_is_always_unauthorized_invalidates_no_token(bot: Bot) -> None:
-    bot.send()
-    bot.chat.service.forbidden.add("secret plans")
-    status, body = bot.send({"message_id": "m2", "text": "secret plans"})
-    assert (status, body["code"], body["message_id"]) == (502, "ChatApiUnauthorized", "m2")
-    assert "sign it again" not in body["reason"]  # the answer would be the same
-    assert bot.chat.service.auths == 1
 
 
 def _lock(chat: ChatbotAccount, seconds: float) -> None:
@@ -224,14 +187,6 @@ def test_t4_a_wait_without_a_token_ends_in_time_for_an_answer(bot: Bot) -> None:
     # 8 s minus the reserve for a cold start within API Gateway's 29 s and minus the time of an answer.
     assert re.search(r"within [01]\.\d s", body["reason"])
     assert bot.chat.service.log == []
-
-
-def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
-    bot.send()
-    bot.chat.service.strike(ANSWERS, Outage("hang"))
-    status, body = bot.send({"message_id": "m2", "text": "again"}, seconds=3.0)
-    assert (status, body["code"]) == (502, "ChatApiFailed")
-    assert re.match(r"POST /answers was not answered within [01]\.\d s", body["reason"])
 
 
 @pytest.fixture

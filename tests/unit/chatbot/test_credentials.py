@@ -9,12 +9,11 @@ import pytest
 
 from slotkeeper.chatbot.credentials import (
     SIGNING_KEYS_CACHE_SECONDS,
-    Credentials,
     Secrets,
     UnreadableSecret,
     UnusableSecret,
 )
-from tests.simulation.account.boundary import Calls, lose_answer, refuse
+from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.chatbot_account import CREDENTIALS, KEY, SIGNING, ChatbotAccount
 
 VALUE = "a-value-not-to-be-shown"
@@ -65,13 +64,6 @@ def test_unusable_keys_are_refused_and_not_shown(secrets: Secrets, chat: Chatbot
     assert VALUE not in str(refused.value)
 
 
-def test_credentials_come_from_the_secret(secrets: Secrets, chat: ChatbotAccount) -> None:
-    _put(chat, CREDENTIALS, {"client_id": "id", "client_secret": VALUE})
-    read = secrets.credentials(CREDENTIALS)
-    assert read == Credentials("id", VALUE)
-    assert VALUE not in repr(read)
-
-
 @pytest.mark.parametrize(
     "value", [VALUE, {}, {"client_id": VALUE}, {"client_id": "", "client_secret": VALUE}, {"client_secret": [VALUE]}]
 )
@@ -106,12 +98,6 @@ def test_a_read_error_is_reported_by_its_code_alone_and_is_temporary_or_permanen
     with pytest.raises(UnusableSecret, match=rf"ApiCredentialsSecretArn cannot be read: {code}$") as refused:
         secrets.credentials(CREDENTIALS)
     assert isinstance(refused.value, UnreadableSecret) == passes
-
-
-def test_an_unanswered_read_is_a_temporary_error(secrets: Secrets, chat: ChatbotAccount) -> None:
-    lose_answer(chat.secretsmanager, "GetSecretValue", times=9)
-    with pytest.raises(UnreadableSecret, match="ReadTimeoutError"):
-        secrets.credentials(CREDENTIALS)
 
 
 @pytest.mark.parametrize("value", [{"signing_key": KEY}, "not JSON"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ import urllib3
 
 from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import MissingSetting
-from slotkeeper.token import TokenTable
 from tests.simulation.account.boundary import refuse
 from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW, Load
@@ -26,25 +24,6 @@ SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": 
 @pytest.fixture
 def refresher(chat: ChatbotAccount, load: Load) -> ModuleType:
     return load("token_refresher")
-
-
-def test_the_schedule_replaces_a_valid_token(chat: ChatbotAccount, refresher: ModuleType) -> None:
-    assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "1"}
-    assert refresher.handler(SCHEDULE, CONTEXT) == {"Generation": "2"}
-    assert chat.service.auths == 2
-    assert chat.service.is_live(chat.item()["access_token"]["S"])
-
-
-def _lock(chat: ChatbotAccount, code: str, seconds: float = 60.0) -> None:
-    TokenTable(chat.dynamodb, TOKEN_TABLE).acquire(
-        "chatbot", TokenTable(chat.dynamodb, TOKEN_TABLE).read("chatbot"), code, time.time() + seconds
-    )
-
-
-def test_a_delegated_refresh_uses_the_callers_lock(chat: ChatbotAccount, refresher: ModuleType) -> None:
-    _lock(chat, "code-1")
-    assert refresher.handler({"release_code": "code-1"}, CONTEXT) == {"Generation": "1"}
-    assert "refresh_lock" not in chat.item()
 
 
 def test_f35_a_refused_refresh_returns_its_reason_without_an_error(

@@ -18,7 +18,7 @@ from tests.profiles import share
 from tests.simulation.account.cold_functions import Functions, Ran, invocation
 from tests.simulation.account.in_process_aws import InProcessAws
 from tests.simulation.account.in_process_tables import TOKENS
-from tests.unit.fuzz.strategies import bodies, items, values
+from tests.unit.fuzz.strategies import bodies, values
 
 NOW = 1_800_000_000
 KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
@@ -177,52 +177,3 @@ def test_any_answer_of_the_api_gives_the_caller_an_answer_without_secrets(
     assert ran.answer["statusCode"] in {200, 502, 503}
     # One for the stored token, and one for a new token that is dead from the start.
     assert len([request for request in world.api.requests if request.startswith(b"POST /auth")]) <= 2
-
-
-LOCK = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": {"N": "1700000000"}}}}
-token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refused_reason": {"S": "down"}}).map(
-    lambda item: item | {"token_name": {"S": "chatbot"}}
-)
-
-
-@share(0.5)
-@given(item=token_items)
-@example(item=ITEM | {"refused_until": {"N": "1" + "0" * 125}})
-@example(item=ITEM | {"access_token": {"S": f"{TOKEN}\r\nX: y"}})
-def test_any_token_item_is_used_replaced_or_reported(world: World, item: dict[str, Any]) -> None:
-    account = world.new()
-    account.tables.put(TOKENS, item)
-    body = json.dumps(VALID)
-    ran = world.ask(event(body, signed(body)))
-    assert ran.answer["statusCode"] in {200, 500, 502, 503}
-    if ran.answer["statusCode"] == 500:
-        assert "MalformedToken" in ran.logged, ran
-
-
-@st.composite
-def secrets(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
-    """A secret's value, which may be malformed; most contain a canary."""
-    made = draw(
-        st.fixed_dictionaries({}, optional=dict.fromkeys(valid, st.just(KEY) | st.just(CLIENT_SECRET) | values))
-        | st.just(valid)
-        | values
-    )
-    text = draw(st.just(json.dumps(made)) | st.sampled_from([KEY, f'{{"{KEY}"', "[" * 60_000, "", "NaN"]))
-    return draw(st.sampled_from([{"SecretString": text}, {"SecretBinary": text.encode()}]))
-
-
-@given(
-    signing=secrets({"signing_key": KEY, "signing_keys": [KEY]}),
-    credentials=secrets({"client_id": "bot", "client_secret": CLIENT_SECRET}),
-)
-@example(signing={"SecretString": "[" * 60_000}, credentials={"SecretString": "{}"})
-@example(signing={"SecretString": json.dumps({"signing_key": "\ud800" * 16})}, credentials={"SecretString": "{}"})
-def test_an_unusable_secret_gives_a_server_error_and_is_not_revealed(
-    world: World, signing: dict[str, Any], credentials: dict[str, Any]
-) -> None:
-    account = world.new()
-    account.tables.put(TOKENS, {"token_name": {"S": "chatbot"}})
-    account.secrets |= {"signing": signing, "credentials": credentials}
-    body = json.dumps(VALID)
-    ran = world.ask(event(body, signed(body)))
-    assert ran.answer["statusCode"] in {200, 401, 502, 503}, ran

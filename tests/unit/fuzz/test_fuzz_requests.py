@@ -124,19 +124,3 @@ def test_a_message_has_one_end_if_aws_refuses_a_call(
     ran = functions.run(functions.load("starter"), {"Records": [sent]})
     check_each_has_one_end(account, [sent], ran)
     check_no_mistake_in_the_code(ran, sent)
-
-
-rings = st.fixed_dictionaries(
-    {"process": st.sampled_from(["p", "unknown"])},
-    optional={"at": st.floats(0, 4e9), "count": st.integers(0, 10**6), "ended": st.lists(st.text(max_size=5))},
-)
-
-
-@given(bodies=st.lists(rings.map(json.dumps) | bodies(VALID), min_size=1, max_size=4))
-def test_any_message_of_the_doorbell_is_handled(functions: Functions, bodies: list[str]) -> None:
-    account = functions.new_account()
-    account.tables.put(SLOTS, PROCESS)
-    sent = [
-        record(body, f"m{at}") | {"eventSourceARN": "arn:aws:sqs:us-east-1:1:bells"} for at, body in enumerate(bodies)
-    ]
-    assert kept(functions.run(functions.load("starter"), {"Records": sent})) == []

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.attempt import MAX_RESULT_CHARACTERS, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
@@ -138,25 +137,10 @@ def test_a_container_without_a_policy_decides_nothing_about_a_failed_attempt(
     assert [entry["M"]["attempt"] for entry in workplace.row()["history"]] == [{"N": "8"}]
 
 
-def test_a_died_attempt_is_recorded_as_died_by_the_delivery_that_reads_a_policy(workplace: WorkerHarness) -> None:
-    queued = workplace.send(dies=1)
-    workplace.deliver(queued)
-    refuse(workplace.ssm, "GetParameter", "ThrottlingException")
-    workplace.deliver(queued)
-    assert workplace.consumed(queued, WorkRetried).died
-
-
 def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ParameterNotFound", times=99)
     workplace.consume(workplace.send(poison="bad"))
     assert workplace.dead_letter.texts["code"] == "Poison"
-
-
-def test_a_due_attempt_is_made_at_any_age_of_its_request(workplace: WorkerHarness) -> None:
-    """The age is checked when an attempt is scheduled. A redriven message may be older, and gets its attempt."""
-    workplace.send(body='{"request_id": "r", "payload": {}, "retries": ["2026-11-01T00:00:00Z"]}')
-    workplace.live()
-    assert workplace.effects == [("r", 2)]
 
 
 @pytest.mark.parametrize("left", [RESERVED_SECONDS + 0.9, 3.0, 0.0])
@@ -199,21 +183,6 @@ def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(wo
     queued = workplace.send()
     workplace.deliver(queued)
     assert queued.visible_at == NOW + VISIBILITY
-
-
-def test_a_recorded_decision_is_carried_out_by_another_delivery(workplace: WorkerHarness) -> None:
-    workplace.put_policy(PLAIN)
-    queued = workplace.send(fails=1)
-    refuse(workplace.sqs, "SendMessage", "Throttling")
-    with pytest.raises(ClientError, match="Throttling"):
-        workplace.consume(queued)
-    assert workplace.row()["status"] == FAILED
-    workplace.put_policy('{"default": {"max_attempts": 1}}')
-    workplace.use()
-    outcome = workplace.consume(queued)
-    assert outcome == WorkRetried(PlannedDelivery("delay", NOW + 30), "not now")
-    assert workplace.queue[0].visible_at == workplace.now  # its time has passed meanwhile
-    assert workplace.performed == [("r", 1)]
 
 
 @pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])

@@ -244,13 +244,6 @@ def test_an_operators_close_starts_at_one_caller() -> None:
     assert downstream.refused().reason == "concurrency"
 
 
-def test_a_probe_that_is_throttled_opens_the_breaker_again() -> None:
-    downstream = opened(RECOVERY)
-    downstream.attempt(THROTTLED)
-    assert (downstream.breaker.state, downstream.breaker.epoch) == (State.OPEN, 3)
-    assert downstream.refused().not_before > downstream.now
-
-
 def _proves_nothing(downstream: Downstream) -> None:
     downstream.attempt(UNKNOWN)
 
@@ -527,15 +520,6 @@ def test_many_throttled_answers_reduce_the_limit_once_per_window() -> None:
     assert window(downstream, 4, *[THROTTLED] * 4).concurrency.limit == 2
 
 
-def test_an_attempt_that_was_throttled_in_an_earlier_window_reduces_the_limit_once() -> None:
-    downstream = Downstream().limited(8, window=NOW)
-    permits = [downstream.begin() for _ in range(4)]
-    downstream.wait(10)
-    for permit in permits:
-        downstream.report(permit, THROTTLED)
-        assert (downstream.concurrency.limit, downstream.concurrency.cut) == (4, downstream.now)
-
-
 @pytest.mark.parametrize("ahead", [600, 10.1])
 def test_a_window_that_a_clock_ahead_of_the_others_began_ends_immediately(ahead: float) -> None:
     downstream = healthy(limit=4)
@@ -627,15 +611,6 @@ def test_time_returns_the_capacity_in_a_window() -> None:
     downstream.spend(1).refused(is_retry=True)
     downstream.wait(600)
     downstream.spend(2).refused(is_retry=True)
-
-
-def test_a_retry_that_does_not_fail_costs_nothing() -> None:
-    downstream = Downstream(FEW)
-    for answer in (SUCCEEDED, UNKNOWN, THROTTLED):
-        downstream.attempt(answer, is_retry=True)
-    downstream.begin()
-    downstream.give_back(downstream.begin(is_retry=True))
-    assert downstream.budget.spent == 0
 
 
 def test_the_probe_is_exempt_from_the_budget() -> None:

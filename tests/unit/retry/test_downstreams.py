@@ -25,7 +25,6 @@ from slotkeeper.retry.downstream.downstreams import (
     names,
 )
 from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, Health, State
-from slotkeeper.retry.downstream.rules import force_closed
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.simulation.account.boundary import Calls
@@ -80,23 +79,6 @@ class Scene:
 @pytest.fixture
 def scene(dynamodb: Any) -> Scene:
     return Scene(dynamodb)
-
-
-def test_an_attempt_is_under_way_until_its_answer_is_reported(scene: Scene) -> None:
-    with scene.admitted() as admission:
-        assert list(scene.health().permits.values()) == [(NOW + LEASE, 0)]
-        admission.succeeded(2.0)
-        assert scene.health().permits == {}
-    assert (scene.health().breaker.healthy, scene.health().concurrency.seconds) == (True, 2.0)
-
-
-def test_an_attempt_that_is_not_reported_is_given_back(scene: Scene) -> None:
-    with scene.admitted():
-        pass
-    assert scene.health().permits == {}
-    with pytest.raises(KeyError), scene.admitted():
-        raise KeyError
-    assert (scene.health().permits, scene.health().breaker.healthy) == ({}, False)
 
 
 def test_a_failure_counts_after_a_success_only_and_an_error_of_the_work_always(scene: Scene) -> None:
@@ -196,12 +178,6 @@ def test_an_outcome_that_was_not_reported_is_part_of_the_next_write_once(
     assert calls.made.count("PutItem") == 6  # as with a report that was answered
 
 
-def test_a_permit_that_was_not_given_back_is_given_back_by_the_next_write(scene: Scene) -> None:
-    unreported(scene, lambda _: None)
-    with scene.admitted():
-        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 0)
-
-
 @pytest.mark.parametrize("policy", [BUILT_IN, OPENS_AT_ONE], ids=["closed", "half-open"])
 def test_a_permit_that_was_written_without_an_answer_is_given_back(scene: Scene, policy: Policy) -> None:
     if policy is OPENS_AT_ONE:
@@ -216,23 +192,6 @@ def test_a_permit_that_was_written_without_an_answer_is_given_back(scene: Scene,
         assert len(scene.health().permits) == 1
 
 
-def test_a_refused_attempt_writes_the_outcome_of_a_probe(scene: Scene) -> None:
-    with scene.admitted(OPENS_AT_ONE) as admission:
-        admission.failed(DOWN, 1.0)
-    scene.now += RECOVERY
-    unreported(scene, fails_now, policy=OPENS_AT_ONE)
-    assert scene.health().breaker.state == State.HALF_OPEN
-    assert isinstance(scene.ask(OPENS_AT_ONE), Rejection)
-    assert (scene.health().breaker.state, scene.health().breaker.failed_probes) == (State.OPEN, 1)
-
-
-def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit_when_it_is_carried(scene: Scene) -> None:
-    unreported(scene, fails_now)
-    scene.change(DEFAULT, lambda health: (force_closed(health, NOW, "repaired"), None))
-    with scene.admitted():
-        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 0)
-
-
 def test_a_success_that_is_reported_late_does_not_come_after_a_failure_since(scene: Scene) -> None:
     with scene.admitted() as admission:
         admission.succeeded(1.0)
@@ -245,13 +204,6 @@ def test_a_success_that_is_reported_late_does_not_come_after_a_failure_since(sce
     scene.now += 10
     with scene.admitted():
         assert not scene.health().breaker.healthy
-
-
-def test_the_lease_ends_the_permit_of_a_container_that_reports_too_late_or_never(scene: Scene) -> None:
-    unreported(scene, lambda admission: admission.succeeded(1.0))
-    scene.now += LEASE
-    with scene.admitted():
-        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 1)
 
 
 def test_the_newest_outcomes_within_their_leases_are_carried_by_name(scene: Scene) -> None:

@@ -55,10 +55,6 @@ def test_a_request_without_a_row_starts_at_the_attempt_of_its_message(workplace:
     assert row["last_attempt_at"] == instant(NOW + 60)
 
 
-def test_a_claim_returns_the_attempts_start_to_the_millisecond(workplace: WorkerHarness) -> None:
-    assert claimed(workplace, now=NOW + 0.12345).started_at == NOW + 0.123
-
-
 @pytest.mark.parametrize("status", [FAILED, WAITING, DEAD_LETTERED])
 def test_the_next_attempt_can_be_claimed_after_any_outcome(workplace: WorkerHarness, status: str) -> None:
     end(workplace, status)
@@ -102,20 +98,6 @@ def test_another_delivery_of_an_attempt_waits_for_its_lease_continues_it_or_find
 ) -> None:
     end(workplace, status)
     assert claim(workplace, FIRST, OTHER, now) == got
-
-
-def test_f25_an_attempt_before_the_latest_is_never_claimed(workplace: WorkerHarness) -> None:
-    end(workplace, FAILED)
-    claim(workplace, SECOND, "next")
-    assert claim(workplace, FIRST, "late", NOW + 10**6) == AlreadySettled(RUNNING, 2)
-
-
-def test_a_claim_after_the_lease_reports_a_died_attempt(workplace: WorkerHarness) -> None:
-    claim(workplace)
-    assert claim(workplace, FIRST, OTHER, NOW + LEASE) == Claimed(OTHER, NOW, died=True)
-    row = workplace.row()
-    assert (row["claim"], row["lease_until"]) == (OTHER, str(int(NOW + 2 * LEASE)))
-    assert (row["status"], row["attempts"], row["last_attempt_at"]) == (RUNNING, "1", instant(NOW))
 
 
 @pytest.mark.parametrize("meanwhile", ["takeover", "record", "settle"])

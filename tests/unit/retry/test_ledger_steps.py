@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.retry.ledger import (
     DEAD_LETTERED,
@@ -14,10 +13,8 @@ from slotkeeper.retry.ledger import (
     WAITING,
     Claimed,
     ClaimLost,
-    NextAttemptClaimed,
 )
 from slotkeeper.retry.message import instant
-from tests.simulation.account.boundary import lose_answer
 from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 
@@ -75,18 +72,6 @@ def test_a_worker_whose_claim_was_taken_over_changes_nothing(workplace: WorkerHa
     assert workplace.row() == before
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_worker_whose_next_attempt_was_claimed_changes_nothing(workplace: WorkerHarness, step: str) -> None:
-    """Both deliveries have the same token, which happens only in this test, so the attempt's number decides."""
-    mine = claimed(workplace)
-    workplace.ledger.record(FIRST, mine, PLAN, "failed")
-    claim(workplace, SECOND, mine.token)
-    before = workplace.row()
-    with pytest.raises(NextAttemptClaimed, match="attempt 2"):
-        STEPS[step](workplace.ledger, FIRST, mine)
-    assert workplace.row() == before
-
-
 @pytest.mark.parametrize("status", [WAITING, DEAD_LETTERED, SUCCEEDED])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_settled_row_does_not_change(workplace: WorkerHarness, status: str, step: str) -> None:
@@ -99,13 +84,6 @@ def test_a_settled_row_does_not_change(workplace: WorkerHarness, status: str, st
         with pytest.raises(ClaimLost):
             STEPS[step](workplace.ledger, FIRST, mine)
     assert workplace.row() == before
-
-
-def test_a_claim_whose_answer_was_lost_is_recognized_by_its_token(workplace: WorkerHarness) -> None:
-    lose_answer(workplace.dynamodb, "UpdateItem")
-    with pytest.raises(ReadTimeoutError):
-        claim(workplace)
-    assert claim(workplace) == Claimed(ME, NOW)
 
 
 def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(workplace: WorkerHarness) -> None:

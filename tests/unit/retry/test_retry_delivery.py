@@ -16,7 +16,7 @@ from slotkeeper.retry.delivery import (
     schedule_name,
 )
 from slotkeeper.retry.message import Message, parse_message
-from tests.simulation.account.boundary import lose_answer, refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.work_messages import due
 from tests.unit.worker_harness import ARN, GROUP, LARGEST, NOW, ROLE, WorkerHarness
 
@@ -167,12 +167,6 @@ def test_a_refused_schedule_falls_back_to_the_queue_and_is_reported(
     assert workplace.retries.schedule(MESSAGE, at(seconds), NOW) == PlannedDelivery(by, at(seconds))
     assert len(workplace.queue) == 1
     assert "AccessDeniedException" in workplace.refused_schedules[0]
-
-
-def test_a_schedule_with_an_unknown_outcome_falls_back_to_the_queue(workplace: WorkerHarness) -> None:
-    lose_answer(workplace.scheduler, "CreateSchedule")
-    assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
-    assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])

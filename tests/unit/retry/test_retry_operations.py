@@ -64,26 +64,6 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_r
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarness) -> None:
-    """With a lease that ends only now, the worker would leave the message for another twelve minutes."""
-    fail_once(workplace, SOON)
-    workplace.operator.cancel("r", "no longer wanted")
-    workplace.now -= 3600
-    workplace.queue[0].visible_at = workplace.now
-    workplace.deliver(workplace.queue[0])
-    assert workplace.dead_letter.texts["code"] == "Cancelled"
-
-
-def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(workplace: WorkerHarness) -> None:
-    fail_once(workplace)
-    workplace.operator.cancel("r", "too early")
-    workplace.live()
-    workplace.redrive(workplace.dead_letter)
-    workplace.live()
-    assert workplace.effects == [("r", 3)]
-    assert workplace.row()["status"] == SUCCEEDED
-
-
 def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness) -> None:
     """The worker claims the attempt and does the work between the operator's read and write."""
     fail_once(workplace)
@@ -94,14 +74,6 @@ def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness) -> No
     assert outcome.row is not None
     assert outcome.row.status == SUCCEEDED
     assert workplace.effects == [("r", 2)]
-
-
-def test_a_long_history_keeps_the_first_attempt_and_the_last_ones(workplace: WorkerHarness) -> None:
-    put_long_row(workplace)
-    workplace.operator.cancel("r", "it never ends")
-    row = workplace.ledger.read("r")
-    assert row is not None
-    assert [entry["attempt"] for entry in row.history] == [1, *range(6, MADE + 2)]
 
 
 def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payload_given(
@@ -120,16 +92,6 @@ def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payl
     queued = workplace.dead_letter
     assert [entry["at"] for entry in json.loads(queued.texts["history"])] == json.loads(queued.body)["retries"]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
-
-
-def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness) -> None:
-    fail_once(workplace)
-    assert workplace.operator.run_now("r") == RetrySentNow(2)
-    assert workplace.row()["next_attempt_at"] == instant(NOW + 60)
-    assert workplace.schedules() == []
-    workplace.live()
-    assert workplace.effects == [("r", 2)]
-    assert workplace.now == NOW + 60
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call

@@ -26,7 +26,6 @@ from slotkeeper.retry.policy import (
 NAME = "/slotkeeper/retry-policy"
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
 GOOD = '{"default": {"max_attempts": 3}}'
-OTHER = '{"default": {"max_attempts": 4}}'
 
 
 class Store:
@@ -77,16 +76,6 @@ TROUBLE = {
     "missing": refused("ParameterNotFound"),
 }
 INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}']
-
-
-def test_a_policy_is_cached_for_a_minute(store: Store) -> None:
-    store.put(GOOD)
-    seen = [store.attempts()]
-    store.put(OTHER)
-    for now in (1059.9, 1060.0):
-        store.now = now
-        seen.append(store.attempts())
-    assert (seen, store.calls) == ([3, 3, 4], 2)
 
 
 def test_a_missing_policy_raises_and_is_reported_once_with_its_cause(store: Store) -> None:

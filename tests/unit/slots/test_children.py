@@ -14,7 +14,6 @@ from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import TARGET, ChildScene
 
 LATER = NOW + GRACE + 1
-SOON = NOW + 1
 
 
 @pytest.fixture
@@ -90,31 +89,6 @@ def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(settling: Chil
     assert (_in_use(settling), _failed(settling)) == (0, ["ABORTED"])
 
 
-def test_a_child_that_is_redriven_in_its_settle_time_is_not_stopped(settling: ChildScene) -> None:
-    settling.child("ABORTED", at=NOW + 1)
-    settling.account.run_at(LATER)
-    settling.child("RUNNING", redriveCount=1)
-    settling.account.run_at(LATER + 60)
-    assert (settling.stops, _in_use(settling)) == ([], 1)
-
-
-def test_a_request_without_a_slot_has_failed_even_if_its_child_has_succeeded(aborted: ChildScene) -> None:
-    """The process's present target is not asked: it may differ from the one that the workflow started."""
-    aborted.child("SUCCEEDED")
-    aborted.account.free(aborted.execution)
-    aborted.account.run_at(LATER)
-    assert _failed(aborted) == ["ABORTED"]
-
-
-def test_the_slot_of_a_workflow_that_succeeded_is_freed_without_settling(scene: ChildScene) -> None:
-    scene.start()
-    scene.abort()
-    scene.close("SUCCEEDED")
-    scene.child("SUCCEEDED")
-    scene.account.run_at(LATER)
-    assert _in_use(scene) == 0
-
-
 def test_s1b_the_slot_is_kept_if_it_is_unknown_who_started_the_child(aborted: ChildScene) -> None:
     aborted.child("RUNNING", input="[" * 100_000 + "]" * 100_000)  # too deep for Python's parser
     for number in range(3):
@@ -188,15 +162,6 @@ def test_redriven_executions_are_listed_once_for_each_state_machine_in_use(abort
     assert lists == [TARGET, old]
 
 
-def test_a_state_machine_that_cannot_be_listed_does_not_stop_the_run(aborted: ChildScene) -> None:
-    other = f"{TARGET}-other"
-    aborted.account.processes.create("a", 1, other)
-    aborted.refused = other
-    _redrive(aborted)
-    counts = aborted.account.run_at(LATER + 60).counts
-    assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
-
-
 def test_a_long_list_of_running_executions_is_continued_by_the_next_run(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,13 +191,3 @@ def test_a_long_list_of_running_executions_is_continued_by_the_next_run(
     assert pages[:100] == list(range(100))
     assert max(took) <= RUN_SECONDS + 1
     assert account.item().holders[scene.execution].redriven
-
-
-def test_a_redriven_child_that_cannot_be_described_does_not_keep_out_the_next(
-    aborted: ChildScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _redrive(aborted)
-    aborted.child("RUNNING", name="p-unreadable", input="not JSON", redriveCount=1)
-    monkeypatch.setattr(Children, "redriven", lambda *_: iter(["p-unreadable", aborted.execution, None]))
-    counts = aborted.account.run_at(LATER + 60).counts
-    assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)

@@ -8,9 +8,8 @@ import pytest
 
 from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
-from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
+from slotkeeper.slots.protocol import FREE_UPDATE
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.request_table import Leaving
 from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
@@ -99,46 +98,6 @@ def test_the_outcome_is_recorded_before_the_slot_is_free(aborted: JanitorScene) 
     assert account.dispatch().started == {}
 
 
-def test_a_free_slot_of_an_unrecorded_end_outdates_the_plans_made_before(aborted: JanitorScene) -> None:
-    """The workflow's release does not change `grants`, and the handler records the outcome after it."""
-    account = aborted.account
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression=RELEASE_UPDATE,
-        ExpressionAttributeNames={"#me": aborted.execution},
-        ExpressionAttributeValues={":one": {"N": "1"}},
-    )
-    planned = account.item().grants
-    assert _receives(aborted, SOON) == [None]
-    assert (account.row(aborted.execution).state, account.item().grants) == ("FAILED", planned + 1)
-    assert account.rings == [{"process": "p"}]
-
-
-@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
-def test_an_outcome_that_the_workflow_has_recorded_stays(outcome: str, aborted: JanitorScene) -> None:
-    """It was aborted after it released its slot: no holder shows what has run, and the row does."""
-    aborted.release(outcome)
-    assert _receives(aborted, SOON) == [None]
-    assert _published(aborted) == [(outcome, "Error" if outcome == "FAILED" else "")]
-
-
-@pytest.mark.parametrize("end", ["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"])
-def test_the_event_of_an_execution_whose_request_ended_without_a_start_publishes_its_end(
-    end: Any, account: Account
-) -> None:
-    """Its start may have been uncertain, and its request was cancelled after the reservation was removed."""
-    scene = JanitorScene(account)
-    scene.start()
-    scene.abort()
-    account.free(scene.execution)
-    account.set_row(scene.execution, state={"S": "QUEUED"}, place={"S": "0#0#0"})
-    account.requests.leave("p", [Leaving(scene.execution, end, "Code", "why")], NOW)
-    assert _receives(scene, SOON) == [None]
-    assert account.states == {"order-1/1": end}
-    assert [status for status, _ in _published(scene)] == ["SKIPPED" if end == "SKIPPED" else "DEAD_LETTERED"]
-
-
 def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: JanitorScene) -> None:
     """A StartJobRun that was sent before the abort may show within the gap."""
     _receives(aborted, SOON, FIRST - 1)
@@ -160,14 +119,6 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
     assert aborted.account.item().slots_in_use == 1
     aborted.run("STOPPED")
     assert _receives(aborted, SECOND + 10, SECOND + 10 + CHECK_GAP) == [CHECK_GAP + 1, None]
-
-
-def test_a_reservation_of_a_closed_execution_is_freed_immediately(scene: JanitorScene) -> None:
-    scene.reserve()
-    scene.abort()
-    assert _receives(scene, SOON) == [None]
-    assert (scene.account.item().slots_in_use, scene.account.states) == (0, {"order-1/1": "FAILED"})
-    assert scene.account.rings == [{"process": "p"}]
 
 
 @pytest.mark.parametrize("holds", [False, True], ids=["freed", "granted again"])
@@ -203,14 +154,6 @@ def test_a_redriven_execution_that_finds_no_slot_queues_its_published_failure_ag
     assert list(account.states.values()) == again
     assert ([answer[0] for answer in account.answers], _published(scene)) == ([TOKEN], [("FAILED", "Error")])
     assert not any("task_token" in account.raw_row(row.execution) for row in account.rows.rows("p").rows)
-
-
-def test_a_redriven_execution_that_has_succeeded_replaces_the_failure(aborted: JanitorScene) -> None:
-    aborted.release()
-    assert _receives(aborted, SOON) == [None]
-    aborted.account.record(aborted.execution, "SUCCEEDED")
-    assert _receives(aborted, SOON + 60, status="SUCCEEDED") == [None]
-    assert _published(aborted) == [("FAILED", "Error"), ("SUCCEEDED", "")]
 
 
 def test_a_glue_run_that_has_succeeded_is_the_outcome(account: Account) -> None:

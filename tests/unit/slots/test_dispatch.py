@@ -23,7 +23,7 @@ from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
 LIMIT = 1
 REFUSED = "ConditionalCheckFailedException"
-SOON, LATER = "2027-01-15T08:01:00Z", "2027-01-15T08:20:00Z"  # a minute and twenty after NOW
+SOON = "2027-01-15T08:01:00Z"  # a minute after NOW
 
 
 def ids(count: int) -> list[str]:
@@ -58,14 +58,6 @@ def test_a_request_that_holds_a_slot_of_a_process_that_is_now_for_leases_ends_wi
     scene.change(target={"S": "none"})
     assert scene.dispatch() == Report()
     assert (scene.states, scene.rings) == ({"a": "QUEUED"}, [])
-
-
-def test_a_request_behind_many_that_hold_slots_of_a_process_for_leases_is_rejected(scene: QueueScene) -> None:
-    scene.hold({name: running() for name in scene.queue(*(f"h{number}" for number in range(MAX_LEAVES)))})
-    scene.queue("a")
-    scene.change(target={"S": "none"})
-    scene.dispatch()
-    assert [name for name, state in scene.states.items() if state == "REJECTED"] == ["a"]
 
 
 # What is read
@@ -154,17 +146,6 @@ def test_rounds_are_bounded(scene: QueueScene) -> None:
     assert (len(scene.process.holders), scene.rings) == (1, [({"process": "p", "count": 1}, 0)])
 
 
-def test_what_may_have_to_leave_is_looked_for_after_the_ring_too(scene: QueueScene) -> None:
-    scene.hold({"p-x": running()})
-    scene.queue("a", when_busy="skip")
-    scene.left = 0
-    scene.dispatch(leavers=True)
-    ((ring, _),) = scene.rings
-    scene.left = 60
-    scene.dispatch(at=ring["at"])
-    assert scene.states == {"a": "SKIPPED"}
-
-
 # Refused grants
 
 
@@ -249,14 +230,6 @@ def test_after_an_uncertain_start_no_more_are_granted(scene: QueueScene) -> None
     assert len(scene.process.holders) == MAX_STARTS
 
 
-def test_the_slot_of_a_refused_request_is_used_in_the_same_dispatch(scene: QueueScene) -> None:
-    names = scene.queue("a", "b")
-    scene.aws.start_errors[names[0]] = "InvalidExecutionInput"
-    report = scene.dispatch()
-    assert (scene.states, [*report.started]) == ({"a": "REJECTED", "b": "STARTED"}, [names[1]])
-    assert [each.execution for each in report.left] == [names[0]]
-
-
 def test_as_many_old_reservations_as_an_item_may_have_are_started_again(scene: QueueScene) -> None:
     """After an outage of Step Functions. BatchGetItem takes 100 keys (API Reference), so they come in rounds."""
     scene.change(slot_limit=number(MAX_HOLDERS))
@@ -286,14 +259,6 @@ def test_a_timed_ring_is_noted_after_it_was_sent_and_not_sent_again_meanwhile(sc
     scene.queue("earlier", start_before="2027-01-15T08:00:30.5Z")
     scene.dispatch(leavers=True)
     assert scene.rings[1:] == [({"process": "p", "at": NOW + 30.5}, 30)]
-
-
-def test_a_noted_ring_that_is_past_does_not_count(scene: QueueScene) -> None:
-    scene.hold({"p-x": running()})
-    scene.queue("a", start_before=SOON)
-    scene.change(ring_at=number(NOW))
-    scene.dispatch(leavers=True)
-    assert len(scene.rings) == 1
 
 
 @pytest.mark.parametrize(("early", "slept"), [(0.7, 0.7), (0.0, 0.0), (-3.0, 0.0), (30.0, 1.0)])

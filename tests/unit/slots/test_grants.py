@@ -12,7 +12,7 @@ from slotkeeper.slots.grants import GrantMade, GrantRefused, Removed
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from tests.simulation.account.boundary import before_write, refuse
+from tests.simulation.account.boundary import refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
@@ -144,14 +144,6 @@ def test_a_weight_of_one_that_an_operator_wrote_is_put_back(scene: QueueScene) -
 def test_reservations_that_are_all_gone_are_not_removed_again(scene: QueueScene) -> None:
     assert scene.grants.put_back("p", {"p-a": 1}) == Removed({})
     assert scene.grants.put_back("gone", {"p-a": 1}) == Removed({})
-
-
-def test_a_lease_that_is_extended_meanwhile_stays(scene: QueueScene) -> None:
-    scene.hold({"lease": leased(NOW - 10)})
-    seen = scene.process
-    before_write(scene.dynamodb, lambda _: scene.hold({"lease": leased(NOW + 10)}))
-    assert scene.grants.expire(seen, "lease") is False
-    assert scene.process.holders.keys() == {"lease"}
 
 
 def test_an_expired_lease_frees_the_weight_that_it_has(scene: QueueScene) -> None:

@@ -24,7 +24,7 @@ from tests.unit.slots.queue_scene import QueueScene
 LIMIT = 1
 A = Request("p", {"--day": "1"}, "a")
 CORRECTED = replace(A, arguments={"--day": "2"})
-FIRST, SECOND, THIRD = (execution_name("p", "a", attempt) for attempt in (1, 2, 3))
+FIRST, SECOND = (execution_name("p", "a", attempt) for attempt in (1, 2))
 
 
 def test_an_accepted_request_is_queued_at_its_place(scene: QueueScene) -> None:
@@ -105,22 +105,6 @@ def test_after_an_end_without_a_start_a_message_is_the_next_attempt(
     assert scene.accept(again, "m2") == Accepted(SECOND)
     assert scene.row(SECOND)["body"]["S"] == replace(again, attempt=2).to_json()
     assert scene.states == {"a": "QUEUED"}
-
-
-def test_a_chain_of_attempts_has_one_row_for_each_message(scene: QueueScene) -> None:
-    """Each message, the first one too, finds its own row when it is delivered again."""
-    for message, name in enumerate((FIRST, SECOND), 1):
-        assert scene.accept(A, f"m{message}") == Accepted(name)
-        scene.end(name, "CANCELLED")
-    answers = [scene.accept(A, f"m{message}") for message in (3, 1, 2, 3, 4)]
-    assert answers == [Accepted(THIRD), *map(ReceivedAgain, (FIRST, SECOND, THIRD)), SameAgain(THIRD)]
-
-
-def test_a_redriven_attempt_is_the_same_request(scene: QueueScene) -> None:
-    redriven = replace(A, attempt=2)
-    scene.accept(redriven, "m1")
-    assert scene.accept(redriven, "m2") == SameAgain(SECOND)
-    assert digest_of(redriven) == digest_of(A)
 
 
 def test_each_caller_has_a_row_of_its_own_with_its_token(scene: QueueScene) -> None:

@@ -85,17 +85,6 @@ def test_a_run_waits_only_if_something_could_start(queued: bool, account: Accoun
     assert (_overdue(account), account.slept) == (0, [])
 
 
-def test_the_time_since_the_look_counts(account: Account) -> None:
-    account.queue("a")
-
-    def slow(params: Item, **_: Any) -> None:
-        account.now += OVERDUE_SECONDS * params["KeyConditionExpression"].endswith("> :zero")  # what has not ended
-
-    account.dynamodb.meta.events.register("provide-client-params.dynamodb.Query", slow)
-    _overdue(account)
-    assert account.slept == []
-
-
 def test_a_start_that_fails_is_overdue_and_the_next_process_is_dispatched(account: Account) -> None:
     account.processes.create("q", 1, "job")
     account.accept({"process": "q", "request_id": "b"})
@@ -122,15 +111,6 @@ def test_an_outage_ends_the_dispatches(account: Account) -> None:
     assert made.count("TransactWriteItems") + made.count("UpdateItem") == 1  # the grant of the first
 
 
-def test_what_must_leave_the_queue_leaves_it_and_is_published(account: Account) -> None:
-    account.hold("p-x", "RUNNING")
-    account.queue("skips", when_busy="skip")
-    account.queue("late", start_before="2027-01-15T08:00:00Z")
-    account.run_at(NOW)
-    assert account.states == {"skips/1": "SKIPPED", "late/1": "TOO_LATE"}
-    assert account.rows.unpublished("p").rows == []
-
-
 def test_f15_an_old_reservation_without_a_workflow_is_started_again(account: Account) -> None:
     name = account.queue("a")
     account.hold(name)
@@ -138,16 +118,6 @@ def test_f15_an_old_reservation_without_a_workflow_is_started_again(account: Acc
     assert account.executions() == []
     account.run_at(NOW + AGE_SECONDS + 1)
     assert (account.executions(), account.states) == ([name], {"a/1": "STARTED"})
-
-
-def test_an_old_reservation_of_a_request_that_has_ended_is_dropped_although_no_request_is_queued(
-    account: Account,
-) -> None:
-    name = account.queue("a")
-    account.record(name, "FAILED")
-    account.hold(name)
-    account.run_at(NOW + AGE_SECONDS + 1)
-    assert account.item().holders == {}
 
 
 # What is counted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.request import execution_name
-from tests.simulation.account.boundary import before_write, passed_values, refuse
+from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 
@@ -94,22 +92,6 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 0
 
 
-@pytest.mark.parametrize("at", range(1, 5), ids=["record", "free", "mark", "after it"])
-def test_two_runs_at_the_same_time_settle_free_and_publish_as_one(at: int, aborted: JanitorScene) -> None:
-    """The second run takes place before a write of the first. Each step is conditional."""
-    account = aborted.account
-    account.queue("next")
-    account.run_at(LATER)
-    second = replace(account.janitor)
-    waits = [lambda _: None] * (at - 1)
-    before_write(account.dynamodb, *waits, lambda _: second.run())
-    account.run_at(LATER + CHECK_GAP)
-    assert account.row(aborted.execution).code == "ABORTED"
-    assert {event["deduplication_id"] for event in account.bus.published} == {f"{aborted.execution}/FAILED"}
-    assert (account.item().slots_in_use, account.item().has_drifted) == (len(account.item().holders), False)
-    assert account.rows.unpublished("p").rows == []
-
-
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.job_exists = False
     counts = aborted.account.run_at(LATER).counts
@@ -162,20 +144,6 @@ def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: Janit
     assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: JanitorScene) -> None:
-    account = aborted.account
-    account.processes.set_limit("p", 2)
-    account.queue("dead")
-    account.dispatch()
-    other = execution_name("p", "dead", 1)
-    account.finish(other)
-    aborted.run("RUNNING")
-    aborted.stopping_is_denied = True
-    counts = account.run_at(LATER).counts
-    assert (counts["JanitorErrors"], counts["SlotsReclaimed"]) == (1, 1)
-    assert list(account.item().holders) == [aborted.execution]
-
-
 def test_the_list_of_executions_is_read_by_their_ends_up_to_a_time(account: Account) -> None:
     """Step Functions sorts it by end, the last first. An execution that was redriven may have started weeks ago."""
     ended = [listed("p-redriven", NOW - 30 * DAY, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
@@ -195,17 +163,3 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
     """An aborted execution as ListExecutions returns it."""
     times = {"startDate": datetime.fromtimestamp(started_at, UTC), "stopDate": datetime.fromtimestamp(stopped_at, UTC)}
     return {"name": name, "status": "ABORTED", **times}
-
-
-def test_a_reservation_that_was_made_again_since_it_was_read_is_not_freed(scene: JanitorScene) -> None:
-    scene.reserve()
-    scene.abort()
-
-    def meanwhile(**_: Any) -> None:
-        if scene.account.item().holders[scene.execution].since == NOW:
-            scene.account.free(scene.execution)
-            scene.account.hold(scene.execution)
-
-    scene.account.stepfunctions.meta.events.register("before-call.stepfunctions.DescribeExecution", meanwhile)
-    assert scene.account.run_at(LATER).counts["SlotsReclaimed"] == 0
-    assert scene.account.item().holders[scene.execution].since == LATER

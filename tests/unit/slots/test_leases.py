@@ -13,19 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError
 
 from slotkeeper import slots
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
+from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
-from slotkeeper.slots.grants import GrantRefused
-from slotkeeper.slots.lease_protocol import LeaseTerm
-from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MAX_LEASE_SECONDS, Length
-from slotkeeper.slots.plan import PlannedStart
+from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MAX_LEASE_SECONDS
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from tests.simulation.account.boundary import Calls, before_write, lose_answer, refuse
+from tests.simulation.account.boundary import Calls, before_write, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.lease_scene import LeaseScene
 from tests.unit.slots.queue_scene import running
@@ -58,11 +55,6 @@ def _hold(caller: Leases) -> str:
 def _in_a_thread[T](act: Callable[[], T]) -> T:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(act).result()
-
-
-def _of_another_process(scene: LeaseScene) -> Any:
-    """A lease whose holder this thread is not."""
-    return scene.leases._take("p", Length(None, 60), 0, None)
 
 
 def _make_twice(scene: LeaseScene) -> None:
@@ -159,14 +151,6 @@ def test_extend_moves_the_end_in_the_table_and_here(scene: LeaseScene) -> None:
             assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
 
 
-def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60) as lease:
-        late = LeaseTerm(int(NOW) + 70, _the_lease(scene).code)
-        lease.extend(100)
-        assert scene.leases.steps.extend("p", lease.name, late)
-        assert _the_lease(scene).until == NOW + 100
-
-
 def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_raises(scene: LeaseScene) -> None:
     block = scene.leases.lease("p", seconds=60)
     lease = block.__enter__()
@@ -193,15 +177,6 @@ def test_a_release_whose_answer_was_lost_has_succeeded_when_botocore_repeats_it(
     with scene.leases.lease("p", seconds=60):
         _lose_all_holders(scene)
         refuse(scene.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
-
-
-def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(scene: LeaseScene) -> None:
-    lease = _of_another_process(scene)
-    scene.clock.time += 60 + CLOCK_SKEW_SECONDS
-    _lose_all_holders(scene)
-    refuse(scene.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
-    with pytest.raises(SlotLost):
-        lease.release()
 
 
 # Which caller gets a slot
@@ -239,13 +214,6 @@ def test_another_lease_of_the_same_name_is_no_grant(scene: LeaseScene) -> None:
     with scene.caller(new_code=lambda: next(numbers)).lease("p", seconds=60, wait=1) as lease:
         assert lease.name == "lease-me-11111111"
     assert list(scene.held) == [taken]
-
-
-def test_a_call_that_fails_leaves_no_slot_taken(scene: LeaseScene) -> None:
-    lose_answer(scene.dynamodb, "UpdateItem")
-    with pytest.raises(ReadTimeoutError), scene.leases.lease("p", seconds=60):
-        pass
-    assert scene.held == {}
 
 
 def test_a_signal_during_the_call_leaves_no_slot_taken(scene: LeaseScene) -> None:
@@ -332,14 +300,6 @@ def test_a_default_weight_of_a_process_that_was_added_again_is_used(before: int,
         assert _the_lease(scene).weight == after
 
 
-def test_a_rate_that_another_start_has_used_since_the_read_refuses() -> None:
-    scene = LeaseScene(limit=9)
-    scene.change(rate=Rate(10, 60).item, next_start=number(0))
-    scene.leases.steps._read_first.add("p")
-    before_write(scene.dynamodb, lambda _: _in_a_thread(lambda: _hold(scene.other)))
-    _refused(scene, "its rate of 10/minute permits the next start in 6.0 s")
-
-
 # A process that also runs requests
 
 
@@ -390,13 +350,6 @@ def test_a_blocked_default_weight_is_read_over_page_by_page(shared: LeaseScene) 
         assert shared.owners == ["me"]
     shared.queue("g", weight=1)
     _refused(shared, "requests in the queue come first", weight=1)
-
-
-def test_a_dispatch_that_has_planned_before_a_lease_is_refused(shared: LeaseScene) -> None:
-    """A slot is free for both, but the dispatch has planned with two."""
-    seen = shared.process
-    _of_another_process(shared)
-    assert isinstance(shared.grants.grant(seen, [PlannedStart("p-a", 1)], 0, NOW), GrantRefused)
 
 
 def test_without_the_table_of_its_requests_nothing_is_taken(shared: LeaseScene) -> None:
@@ -476,15 +429,6 @@ def test_an_expired_lease_is_removed_by_the_next_caller_and_may_be_released_earl
         assert (scene.owners, scene.process.slots_in_use) == (["me"], 1)
         lease.release()
         assert (scene.held, lease.remaining()) == ({}, 0.0)
-
-
-@pytest.mark.parametrize(("expired", "mine", "limit"), [([3], 1, 3), ([1], 3, 3), ([1, 1, 1], 3, 3)])
-def test_expired_leases_free_the_weights_that_they_have(expired: list[int], mine: int, limit: int) -> None:
-    scene = LeaseScene(limit)
-    for at, weight in enumerate(expired):
-        scene.expired(weight, name=f"lease-dead-{at}")
-    with scene.leases.lease("p", seconds=60, weight=mine):
-        assert (scene.owners, scene.process.slots_in_use) == (["me"], mine)
 
 
 def test_a_removal_rings_also_if_its_answer_was_lost(shared: LeaseScene) -> None:

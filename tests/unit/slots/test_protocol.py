@@ -92,12 +92,6 @@ def test_an_execution_is_adopted_once_above_the_limit_and_plans_are_outdated(sce
     assert (scene.process.slots_in_use, scene.process.grants) == (3, seen.grants + 1)
 
 
-def test_the_end_of_an_execution_outdates_plans(scene: ProtocolScene) -> None:
-    scene.slots.note_end("p")
-    scene.slots.note_end("gone")
-    assert (scene.process.grants, scene.slots.read("gone")) == (8, None)
-
-
 def test_a_process_is_read_consistently(scene: ProtocolScene) -> None:
     reads = passed_values(scene.dynamodb, "GetItem", "ConsistentRead")
     scene.slots.read("p")

@@ -182,15 +182,6 @@ def test_after_a_step_that_fails_it_and_the_later_ones_wait_for_the_next_time(
     assert (len(scene.published), scene.row(NAME).keys() & (UNPUBLISHED | {"published"})) == (1, set())
 
 
-def test_an_end_that_replaces_another_one_is_published_from_its_first_step(scene: QueueScene) -> None:
-    end(scene, "FAILED")
-    refuse(scene.sns, "Publish", "NotFoundException")
-    scene.endings.publish("p", [NAME])
-    scene.record(NAME, "SUCCEEDED", NOW + 20, answer="[7]")
-    assert scene.endings.publish("p", [NAME]) == []
-    assert [event["status"] for event in details(scene)] == ["FAILED", "SUCCEEDED"]
-
-
 @pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist", "InvalidToken"])
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED", "CANCELLED"])
 def test_a_caller_that_is_gone_or_has_an_answer_counts_as_answered(code: str, state: State, scene: QueueScene) -> None:
@@ -224,15 +215,6 @@ def test_an_end_that_is_recorded_meanwhile_is_published_too(scene: QueueScene) -
     assert scene.endings.publish("p", [NAME]) == []
     assert [event["status"] for event in details(scene)] == ["FAILED", "SUCCEEDED"]
     assert [row.state for row in scene.published] == ["SUCCEEDED"]
-
-
-def test_of_two_senders_at_work_one_marks_the_row(scene: QueueScene) -> None:
-    end(scene, "CANCELLED")
-    before_write(scene.dynamodb, lambda _: scene.endings.publish("p", [NAME]))
-    assert scene.endings.publish("p", [NAME]) == [NAME]
-    marked = scene.row(NAME)
-    assert scene.endings.publish("p", [NAME]) == []
-    assert (scene.row(NAME), len(scene.published), len(scene.aws.answers)) == (marked, 1, 2)
 
 
 # Notifications

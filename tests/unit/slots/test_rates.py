@@ -15,7 +15,6 @@ from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
 TEN_A_MINUTE = Rate(10, 60)
-INTERVAL = 6
 
 
 def _started(rate: Rate, *times: float) -> list[bool]:
@@ -28,10 +27,6 @@ def _started(rate: Rate, *times: float) -> list[bool]:
         (name,) = scene.queue(str(at), when_busy="skip")
         started.append(name in scene.dispatch(leavers=True).started)
     return started
-
-
-def test_a_start_is_due_an_interval_after_the_last() -> None:
-    assert _started(TEN_A_MINUTE, NOW, NOW + INTERVAL - 0.001, NOW + INTERVAL) == [True, False, True]
 
 
 def test_a_burst_may_start_immediately_and_is_saved_up_again_while_nothing_starts() -> None:

@@ -19,7 +19,7 @@ from slotkeeper.slots.request_table import (
 )
 from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
-from tests.unit.slots.queue_scene import QueueScene, reserved, running
+from tests.unit.slots.queue_scene import QueueScene, reserved
 
 LIMIT = 2
 CANCELLED = "TransactionCanceledException"
@@ -79,11 +79,6 @@ def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueSce
     }
 
 
-def test_bodies_of_none_are_not_read(scene: QueueScene) -> None:
-    assert scene.requests.bodies("p", []) == {}
-    assert "BatchGetItem" not in scene.aws.made
-
-
 def test_a_start_is_marked_once_while_the_request_is_queued(scene: QueueScene) -> None:
     (name,) = scene.queue("a", when_busy="skip")
     assert scene.requests.mark_started("p", name, "8#1", NOW) is True
@@ -133,14 +128,6 @@ def test_who_holds_a_slot_or_has_ended_stays_and_the_others_leave(scene: QueueSc
 
     assert left == cancelled(first, second)
     assert scene.states == {"holds": "QUEUED", "ended": "SUCCEEDED", "a": "CANCELLED", "b": "CANCELLED"}
-
-
-def test_if_all_hold_slots_none_leaves(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    scene.hold({name: running()})
-    assert scene.requests.leave("p", cancelled(name), NOW) == []
-    assert scene.requests.leave("gone", cancelled(name), NOW) == []
-    assert scene.process.grants == 7
 
 
 def test_an_exit_and_a_write_that_meet_another_transaction_are_repeated(

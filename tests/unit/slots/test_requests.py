@@ -31,11 +31,6 @@ LARGEST_INPUT = 262_144  # Step Functions API Reference, StartExecution, `input`
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
-def test_a_request_needs_no_more_than_its_process() -> None:
-    request = parse_request(delivery({"process": "p"}))
-    assert (request.arguments, request.attempt, request.request_id) == ({}, 1, "message-1")
-
-
 def test_the_name_of_an_execution_is_the_documented_hash() -> None:
     # python3 -c "import hashlib; print(hashlib.sha256(b'order-1\\n2').hexdigest()[:32])"
     assert execution_name("sales", "order-1", 2) == "sales-fb418ef8531f54475f9925bb01241d87"

@@ -72,7 +72,14 @@ def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueSce
 
 @pytest.mark.parametrize(
     ("state", "end"),
-    [("QUEUED", "RETURNED"), ("STARTED", "RETURNED"), ("FAILED", "REDRIVEN"), ("SUCCEEDED", ""), ("CANCELLED", "")],
+    [
+        ("QUEUED", "RETURNED"),
+        ("STARTED", "RETURNED"),
+        ("FAILED", "REDRIVEN"),
+        ("SUCCEEDED", ""),
+        ("CANCELLED", ""),
+        ("RETURNED", ""),
+    ],
 )
 def test_only_what_has_no_other_end_is_given_back(state: State, end: str, scene: QueueScene) -> None:
     """FAILED: an operator has redriven its execution, which has found no slot."""
@@ -81,15 +88,6 @@ def test_only_what_has_no_other_end_is_given_back(state: State, end: str, scene:
     again = scene.requeues.give_back("p", FIRST, LATER)
     assert again == (Requeued(SECOND) if end else NotRequeued(ENDED_OTHERWISE, state))
     assert scene.row(FIRST)["state"] == {"S": end or state}
-
-
-def test_giving_back_is_safe_to_repeat(scene: QueueScene) -> None:
-    scene.queue("a")
-    scene.requeues.give_back("p", FIRST, LATER)
-    before = scene.row(SECOND), scene.item
-    assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued(ENDED_OTHERWISE, "RETURNED")
-    assert scene.requeues.give_back("p", "p-none", LATER) == NotRequeued(ENDED_OTHERWISE)
-    assert (scene.row(SECOND), scene.item) == before
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

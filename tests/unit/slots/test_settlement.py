@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +15,6 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import MAX_OUTPUT_CHARACTERS, WORK_HAS_SUCCEEDED, Failed, Succeeded, decide
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import Work
-from tests.simulation.account.boundary import refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import TARGET, ChildScene, JanitorScene
 
@@ -150,19 +148,6 @@ def test_a_holder_is_settled_by_its_work_freed_and_its_caller_answered_once(
     assert (len(account.answers), account.bus.calls) == (1, 1)
 
 
-@pytest.mark.parametrize("by", ["run", "event"])
-def test_a_slot_is_kept_until_its_outcome_is_recorded(by: str, child_scene: ChildScene) -> None:
-    """Otherwise a dispatch could start the request again in it."""
-    child_scene.child("FAILED")
-    account = child_scene.account
-    refuse(account.dynamodb, "UpdateItem", "InternalServerError")
-    with pytest.raises(Exception, match="InternalServerError") if by == "event" else nullcontext():
-        _handle(child_scene, by, times=1)
-    assert (account.states, account.item().slots_in_use) == ({"order-1/1": "STARTED"}, 1)
-    _handle(child_scene, by, times=1)
-    assert (account.states, account.item().slots_in_use) == ({"order-1/1": "FAILED"}, 0)
-
-
 # Without a slot
 
 
@@ -230,13 +215,6 @@ def test_a_request_that_has_started_nothing_is_queued_again_once_and_rung_for(re
         assert (is_settled, report.counts["RequestsReturned"]) == (True, counted)
     assert account.states == {"order-1/1": "RETURNED", "order-1/2": "QUEUED"}
     assert account.rings == [{"process": "p", "at": LATER}] * 2
-
-
-def test_a_request_that_holds_a_slot_again_is_not_queued_again(released: JanitorScene) -> None:
-    released.close("FAILED", "SlotLost")
-    released.account.hold(released.execution)
-    assert _settled(released)[0] is False
-    assert (released.account.states, released.account.rings) == ({"order-1/1": "STARTED"}, [])
 
 
 # An earlier request with the same id

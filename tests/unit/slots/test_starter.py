@@ -11,7 +11,7 @@ from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, Report
 from slotkeeper.slots.doorbell import Bell
-from slotkeeper.slots.intake import Acceptance, Accepted, ReceivedAgain, Rejected, SameAgain
+from slotkeeper.slots.intake import Acceptance, Accepted, Rejected, SameAgain
 from slotkeeper.slots.plan import MAX_STARTS
 from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
@@ -131,13 +131,6 @@ def test_while_a_service_fails_all_others_stay(scene: StarterScene) -> None:
     assert len(scene.notes.failures) == 1
 
 
-def test_a_message_that_was_accepted_before_is_dispatched_again(scene: StarterScene) -> None:
-    """The invocation before may have died between the row and the dispatch."""
-    scene.accept(Request("p", {}, "a"), "m1")
-    assert scene.receive(asked("a")) == []
-    assert (scene.notes.acceptances, scene.ran) == ([ReceivedAgain(name_of())], ["a"])
-
-
 def test_the_same_request_again_causes_no_dispatch(scene: StarterScene) -> None:
     scene.accept(Request("p", {}, "a"), "another")
     assert scene.receive(asked("a")) == []
@@ -187,12 +180,6 @@ def test_a_reused_id_is_rejected_and_only_its_own_end_published(scene: StarterSc
     assert rejected.execution != name_of("a", token="one")
 
 
-def test_a_request_that_skips_ends_in_the_dispatch_of_its_batch(scene: StarterScene) -> None:
-    scene.hold({"p-x": running()})
-    scene.receive(asked("a", when_busy="skip"))
-    assert (scene.states, scene.to_publish) == ({"a": "SKIPPED"}, [named(name_of())])
-
-
 def test_all_ends_of_a_process_that_does_not_exist_are_published(scene: StarterScene) -> None:
     """No run of the janitor visits it."""
     scene.receive(asked("a", "gone"))
@@ -222,15 +209,6 @@ def test_a_failed_dispatch_is_repeated_by_a_ring(scene: StarterScene) -> None:
     scene.pass_time(delay)
     assert scene.ring(Bell("p")) == []
     assert scene.states == {"a": "STARTED"}
-
-
-def test_a_ring_after_a_failure_looks_for_what_may_have_to_leave(scene: StarterScene) -> None:
-    scene.hold({"p-x": running()})
-    refuse(scene.dynamodb, "Query", "InternalServerError")
-    scene.receive(asked("a", when_busy="skip"))
-    ((ring, _),) = scene.rings
-    assert scene.ring(json.dumps(ring)) == []
-    assert scene.states == {"a": "SKIPPED"}
 
 
 def test_without_a_dispatch_and_a_ring_the_messages_of_the_process_come_again(scene: StarterScene) -> None:
@@ -306,12 +284,6 @@ def test_timed_rings_come_after_the_others_and_wait_for_the_latest(scene: Starte
     assert [process for process, _ in scene.notes.dispatches] == ["p", "q", "p", "q"]
     assert scene.slept == [pytest.approx(0.7), 0.0]
     assert scene.states == {"a": "QUEUED", "skips": "SKIPPED"}
-
-
-def test_the_rings_of_a_failed_dispatch_come_again(scene: StarterScene) -> None:
-    scene.queue("a")
-    lose_answer(scene.stepfunctions, "StartExecution")
-    assert scene.ring(Bell("p"), Bell("q"), Bell("p", at=NOW)) == ["r1"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", '"p"', "{}", '{"process": "p", "at": "soon"}', "[" * 20_000])

@@ -23,7 +23,7 @@ from slotkeeper.slots.starts import (
     Unsure,
     in_threads,
 )
-from tests.simulation.account.boundary import before_write, lose_answer, passed_values, refuse
+from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 
@@ -147,16 +147,6 @@ def test_an_old_reservation_that_is_throttled_stays(scene: QueueScene) -> None:
     assert (settled.put_back, scene.holders) == ([fresh], {"old": "RESERVED"})
 
 
-def test_an_uncertain_start_keeps_its_reservation(scene: QueueScene) -> None:
-    names = scene.queue("a", "b")
-    given = grant(scene, *names)
-    lose_answer(scene.stepfunctions, "StartExecution")
-    settled = scene.starter.start(given)
-    assert ([*settled.started], settled.unsure, settled.put_back) == (names[1:], names[:1], [])
-    assert scene.holders == {"a": "RESERVED", "b": "RESERVED"}
-    assert scene.states == {"a": "QUEUED", "b": "STARTED"}
-
-
 @pytest.mark.parametrize("code", ["InvalidExecutionInput", "InvalidName"])
 def test_a_refused_request_ends_with_its_reservation(code: str, scene: QueueScene) -> None:
     names = scene.queue("a", "b")
@@ -168,15 +158,6 @@ def test_a_refused_request_ends_with_its_reservation(code: str, scene: QueueScen
     (rejected,) = settled.rejected
     assert (settled.removed, rejected.code, code in rejected.reason) == (True, "InvalidExecution", True)
     assert (scene.states, scene.holders) == ({"a": "REJECTED", "b": "STARTED"}, {"b": "RESERVED"})
-
-
-def test_a_request_that_has_left_meanwhile_is_not_refused(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    given = grant(scene, name)
-    scene.aws.start_errors[name] = "InvalidName"
-    before_write(scene.dynamodb, lambda _: scene.end(name, "SUCCEEDED"), operation="TransactWriteItems")
-    assert scene.starter.start(given) == Settled()
-    assert scene.states == {"a": "SUCCEEDED"}
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,6 @@ def test_f31_a_probe_without_enough_time_costs_no_token(instances: Instances) ->
     assert "refresh_lock" not in instances.raw_item()
 
 
-def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
-    seen: list[float] = []
-    instances.api.before_answer = lambda: seen.append(float(instances.raw_item()["refresh_lock"]["M"]["expires"]["N"]))
-    instances.new(timing=Timing()).get()
-    assert seen == [NOW + Timing().lease]
-
-
 @pytest.mark.usefixtures("virtual_time")
 def test_f33_a_lock_whose_answer_was_lost_is_recognized_by_its_holder(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "UpdateItem")
@@ -187,17 +180,6 @@ def test_t4_the_time_that_another_thread_took_is_deducted(
     assert instances.api.posts == 0
 
 
-def test_a_token_that_another_thread_found_stored_is_not_new(instances: Instances) -> None:
-    idle = instances.new()
-    idle.get()
-    busy = instances.new()
-    busy.invalidate("token-1")
-    busy.get()
-    instances.api.live = "another's"
-    idle._thread_lock = _AnotherThreadFirst(lambda: idle._search(9.0, 9.0, True, None))
-    assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
-
-
 def test_t4_a_clock_set_back_does_not_extend_a_wait(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     lock_of_another(instances, NOW + 10)
     clock = itertools.chain([datetime(2026, 10, 25, 3)], itertools.repeat(datetime(2026, 10, 25, 2), 20))
@@ -226,11 +208,3 @@ def test_f36_the_times_that_a_timeout_advises_let_the_same_call_refresh(instance
     with pytest.raises(TokenTimeout, match=r"Raise the function's timeout and `within`$"):
         instances.new(timing=Timing()).get(within=1.9)  # too short for any times
     assert instances.new(timing=Timing.for_timeout(4)).get(within=3.0) == "token-1"
-
-
-def test_f36_too_little_time_for_a_refresh_is_used_to_wait_for_another_one(
-    instances: Instances,
-) -> None:
-    lock_of_another(instances, NOW + 10)
-    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
-        instances.new().get(within=0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,22 +75,11 @@ def test_t3_only_the_holder_of_the_lock_stores_refuses_and_unlocks(table: TokenT
     assert table.read("bot") == TokenItem(lock=RefreshLock("mine", NOW + 10))
 
 
-@pytest.mark.parametrize("end", [TokenTable.release, lambda *step: TokenTable.refuse(*step, NOW + 30, "out of order")])
-def test_ending_a_lock_returns_whether_it_was_held(table: TokenTable, end: Callable[..., bool]) -> None:
-    table.acquire("bot", table.read("bot"), "mine", NOW + 10)
-    assert [end(table, "bot", code) for code in ("another", "mine", "mine")] == [False, True, False]
-
-
 def test_a_step_on_a_malformed_item_names_it(table: TokenTable, dynamodb: Any) -> None:
     seen = table.read("bot")
     dynamodb.put_item(TableName="tokens", Item={"token_name": {"S": "bot"}, "generation": {"S": "7"}})
     with pytest.raises(MalformedToken, match="item 'bot' of the token table: generation is not of its documented type"):
         table.acquire("bot", seen, "mine", NOW + 10)
-
-
-def test_a_store_ends_the_lock_and_raises_the_generation(table: TokenTable) -> None:
-    store(table, "first")
-    assert store(table, "second") == TokenItem("token of second", 2, NOW)
 
 
 def test_f33_a_store_whose_answer_was_lost_succeeds_when_it_is_repeated(table: TokenTable) -> None:

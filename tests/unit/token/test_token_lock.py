@@ -10,23 +10,16 @@ import pytest
 from slotkeeper.token import (
     AuthenticationRefused,
     MalformedToken,
-    Refreshed,
     StillUnauthorized,
     Timing,
     TokenRefused,
     TokenTimeout,
     Unauthorized,
-    Waited,
 )
 from tests.simulation.account.boundary import Calls
 from tests.unit.token_instances import NAME, NOW, QUICK, Instances
 
 # --------------------------------------------------------------------------------------------------- get and invalidate
-
-
-def test_the_first_instance_asks_the_api_and_the_others_use_its_token(instances: Instances) -> None:
-    tokens = [instances.new().get() for _ in range(3)]
-    assert (tokens, instances.api.posts) == (["token-1"] * 3, 1)
 
 
 def test_a_warm_get_costs_no_call(instances: Instances) -> None:
@@ -53,46 +46,11 @@ def test_f31_a_401_of_an_older_token_does_not_invalidate_the_new_one(instances: 
     assert (token.get(), instances.api.posts) == ("token-2", 2)
 
 
-def test_f31_a_late_401_of_an_older_token_does_not_restore_the_one_after_it(instances: Instances) -> None:
-    token = instances.new()
-    for number in (1, 2):
-        token.get()
-        token.invalidate(f"token-{number}")
-    token.invalidate("token-1")
-    assert token.get() == "token-3"
-
-
-def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
-    instances.new().get()
-    instances.new().get()
-    refreshed, waited = instances.events
-    assert isinstance(refreshed, Refreshed)
-    assert isinstance(waited, Waited)
-    assert refreshed.generation == 1
-
-
 # ----------------------------------------------------------------------------------------------------------------- call
 
 
 def always_401(_token: str) -> str:
     raise Unauthorized
-
-
-def test_call_repeats_with_a_token_that_the_api_has_renewed_under_the_same_text(instances: Instances) -> None:
-    live: list[str] = []
-
-    def renew(_seconds: float) -> str:
-        live.append("renewed")
-        return "the same text"
-
-    def ask(_token: str) -> str:
-        if not live:
-            raise Unauthorized
-        return live.pop()
-
-    token = instances.new(authenticate=renew)
-    assert [token.call(ask) for _ in range(3)] == ["renewed"] * 3
-    assert instances.raw_item()["generation"] == {"N": "3"}
 
 
 def test_call_does_not_refresh_for_a_second_401(instances: Instances) -> None:
@@ -117,26 +75,6 @@ def test_call_repeats_twice_for_an_instance_whose_token_is_older_than_the_dead_o
     busy.get()
     instances.api.live = "another's"
     assert (idle.call(instances.api.ask), instances.api.posts) == ("answer", 3)
-
-
-def test_a_new_token_that_is_already_invalid_is_replaced_if_the_api_has_a_probe(instances: Instances) -> None:
-    def stillborn(seconds: float) -> str:
-        token = instances.api.authenticate(seconds)
-        if instances.api.posts == 2:
-            instances.api.live = "a late POST's"
-        return token
-
-    token = instances.new(authenticate=stillborn, still_valid=instances.api.accepts)
-    token.get()
-    instances.api.live = "another's"
-    assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 3)
-
-
-def test_the_time_left_by_the_first_token_is_available_to_the_next(instances: Instances) -> None:
-    reader = instances.new()
-    reader.get()
-    instances.api.live = "another's"
-    assert reader.call(instances.api.ask, within=15) == "answer"
 
 
 @pytest.mark.parametrize(
@@ -241,12 +179,6 @@ def test_an_item_of_other_types_is_reported_as_malformed(instances: Instances, a
     instances.put(**{attribute: value})
     with pytest.raises(MalformedToken, match=f"item 'bot' of the token table: {attribute} is not of its"):
         instances.new().get()
-
-
-@pytest.mark.parametrize("generation", [0, -1])
-def test_an_item_with_a_reset_generation_is_refreshed(instances: Instances, generation: int) -> None:
-    instances.put(access_token={"S": "dead"}, generation={"N": str(generation)})
-    assert instances.new().call(instances.api.ask) == "answer"
 
 
 def test_f34_all_times_are_seconds(instances: Instances) -> None:

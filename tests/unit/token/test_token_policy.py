@@ -151,10 +151,6 @@ def test_the_times_for_a_timeout_fit_into_two_thirds_of_it(seconds: float) -> No
     assert 2 * fitted.api + fitted.holding < fitted.patience
 
 
-def test_a_long_timeout_has_the_default_times() -> None:
-    assert Timing.for_timeout(40) == Timing()
-
-
 @pytest.mark.parametrize("seconds", [0, -1, 2.9, inf, nan])
 def test_a_timeout_too_short_for_a_refresh_is_refused_with_the_shortest_one(seconds: float) -> None:
     with pytest.raises(ValueError, match=r"a function's timeout of 3 s or more, got .*: raise the function's timeout"):

@@ -11,7 +11,6 @@ from slotkeeper.token import (
     AuthenticationNotAttempted,
     AuthenticationRefused,
     RefreshAbandoned,
-    Timing,
     TokenEvent,
     TokenRefused,
     TokenTimeout,
@@ -28,13 +27,6 @@ def test_f35_wrong_credentials_cost_one_post_and_all_fail_fast_with_the_reason(i
             instances.new().get()
         assert error.value.until == NOW + QUICK.refusal
     assert (instances.api.posts, instances.events[0]) == (1, AuthenticationFailed("the credentials are wrong"))
-
-
-def test_f35_a_refusal_lasts_in_full_by_the_fastest_clock_too(instances: Instances) -> None:
-    instances.api.down = "out of order"
-    with pytest.raises(TokenRefused):
-        instances.new(timing=Timing(clock_skew=2, refusal=30)).get()
-    assert float(instances.raw_item()["refused_until"]["N"]) == NOW + 30 + 4
 
 
 def test_f35_a_refusal_that_cannot_be_written_is_raised_and_keeps_the_lock(instances: Instances) -> None:
@@ -135,19 +127,6 @@ def test_t2_an_instance_takes_no_lock_for_a_while_after_a_local_failure(
     with pytest.raises(TokenTimeout):
         token.get(within=2.0)
     assert len(tries) == 2
-
-
-def test_a_shared_failure_stops_all_instances_for_its_pause(instances: Instances) -> None:
-    def unconnected(_seconds: float) -> str:
-        raise AuthenticationNotAttempted("no connection", pause=2.0)
-
-    with pytest.raises(TokenRefused, match="no connection") as refused:
-        instances.new(authenticate=unconnected, timing=Timing(clock_skew=2.0)).get()
-    assert (refused.value.until, instances.events[0]) == (NOW + 2.0, AuthenticationFailed("no connection"))
-    with pytest.raises(TokenRefused, match="no connection"):
-        instances.new().get()
-    instances.time += 2.0
-    assert instances.new().get() == "token-1"
 
 
 def test_a_local_failure_of_the_refresher_is_stored_for_its_callers(instances: Instances) -> None:

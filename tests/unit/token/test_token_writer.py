@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from slotkeeper.token import (
@@ -14,8 +12,8 @@ from slotkeeper.token import (
     TokenTimeout,
     TookOver,
 )
-from tests.simulation.account.boundary import Killed, lose_answer
-from tests.unit.token_instances import BRIEF, NOW, Instances, VirtualTime, lock_of_another
+from tests.simulation.account.boundary import lose_answer
+from tests.unit.token_instances import NOW, Instances, lock_of_another
 
 
 def test_the_scheduled_writer_replaces_a_valid_token(instances: Instances) -> None:
@@ -47,28 +45,6 @@ def test_readers_delegate_once_and_use_the_writers_token(instances: Instances) -
     readers = [instances.new(authenticate=DelegateRefresh(ask), timing=timing) for _ in range(3)]
     assert [reader.get() for reader in readers] == ["token-1"] * 3
     assert (len(asked), instances.api.posts, TookOver() in instances.events) == (1, 1, False)
-
-
-def test_a_reader_delegates_once_for_each_lock(instances: Instances, virtual_time: VirtualTime) -> None:
-    asked: list[str] = []
-    reader = instances.new(authenticate=DelegateRefresh(asked.append), timing=replace(BRIEF, api=1.5))
-    with pytest.raises(TokenTimeout):
-        reader.get(within=4.0)
-    assert 0 < len(asked) == len(set(asked))
-
-
-def test_a_delegation_delivered_twice_refreshes_once(instances: Instances) -> None:
-    asked: list[str] = []
-
-    def ask_and_die(code: str) -> None:
-        asked.append(code)
-        raise Killed
-
-    with pytest.raises(Killed):
-        instances.new(authenticate=DelegateRefresh(ask_and_die)).get()
-    writer = instances.new(timing=Timing())
-    assert [writer.refresh(delegated_code=asked[0]) for _ in range(2)] == [1, 1]
-    assert instances.api.posts == 1
 
 
 def test_a_delegation_for_a_lost_lock_does_nothing(instances: Instances) -> None:
