@@ -169,6 +169,12 @@ def test_a_refused_schedule_falls_back_to_the_queue_and_is_reported(
     assert "AccessDeniedException" in workplace.refused_schedules[0]
 
 
+def test_a_schedule_with_an_unknown_outcome_falls_back_to_the_queue(workplace: WorkerHarness) -> None:
+    lose_answer(workplace.scheduler, "CreateSchedule")
+    assert workplace.retries.schedule(MESSAGE, at(5000), NOW).by == "hops"
+    assert (len(workplace.queue), len(workplace.schedules()), len(workplace.refused_schedules)) == (1, 1, 1)
+
+
 @pytest.mark.parametrize(("left", "delay"), [(5000, 900), (900.5, 900), (899.1, 900), (2.0, 2), (1.2, 2)])
 def test_a_hop_is_deferred_unchanged_until_it_is_due(workplace: WorkerHarness, left: float, delay: int) -> None:
     workplace.retries.send_on(MESSAGE, at(left), NOW)

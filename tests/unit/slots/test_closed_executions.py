@@ -98,6 +98,22 @@ def test_the_outcome_is_recorded_before_the_slot_is_free(aborted: JanitorScene) 
     assert account.dispatch().started == {}
 
 
+def test_a_free_slot_of_an_unrecorded_end_outdates_the_plans_made_before(aborted: JanitorScene) -> None:
+    """The workflow's release does not change `grants`, and the handler records the outcome after it."""
+    account = aborted.account
+    account.dynamodb.update_item(
+        TableName=account.slot_table,
+        Key={"process_name": {"S": "p"}},
+        UpdateExpression=RELEASE_UPDATE,
+        ExpressionAttributeNames={"#me": aborted.execution},
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    planned = account.item().grants
+    assert _receives(aborted, SOON) == [None]
+    assert (account.row(aborted.execution).state, account.item().grants) == ("FAILED", planned + 1)
+    assert account.rings == [{"process": "p"}]
+
+
 def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: JanitorScene) -> None:
     """A StartJobRun that was sent before the abort may show within the gap."""
     _receives(aborted, SOON, FIRST - 1)

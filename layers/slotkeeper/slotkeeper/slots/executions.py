@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,18 +75,7 @@ class Workflow:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
             return None
-        stopped = response.get("stopDate")
-        return Execution(
-            name=name,
-            status=response["status"],
-            stopped_at=stopped.timestamp() if stopped else None,
-            input=response.get("input", ""),
-            error=response.get("error", ""),
-            cause=response.get("cause", ""),
-            arn=response["executionArn"],
-            started_at=response["startDate"].timestamp(),
-            redrives=response.get("redriveCount", 0),
-        )
+        return _execution(response)
 
     def running(self) -> Iterator[str]:
         """List the names of the running executions. The list is eventually consistent."""
@@ -108,19 +97,27 @@ class Workflow:
             stateMachineArn=self._state_machine_arn, statusFilter=status, PaginationConfig={"PageSize": 1000}
         )
         for page in pages:
-            for listed in page["executions"]:
-                stopped = listed.get("stopDate")
-                yield Execution(
-                    name=listed["name"],
-                    status=listed["status"],
-                    stopped_at=stopped.timestamp() if stopped else None,
-                    started_at=listed["startDate"].timestamp(),
-                    redrives=listed.get("redriveCount", 0),
-                )
+            yield from map(_execution, page["executions"])
 
     def execution_arn(self, name: str) -> str:
         """The ARN of the execution of this name, whether or not it exists."""
         return execution_arn(self._state_machine_arn, name)
+
+
+def _execution(answer: Mapping[str, Any]) -> Execution:
+    """An execution as described or listed. A list has no input, error and cause."""
+    stopped = answer.get("stopDate")
+    return Execution(
+        name=answer["name"],
+        status=answer["status"],
+        stopped_at=stopped.timestamp() if stopped else None,
+        input=answer.get("input", ""),
+        error=answer.get("error", ""),
+        cause=answer.get("cause", ""),
+        arn=answer.get("executionArn", ""),
+        started_at=answer["startDate"].timestamp(),
+        redrives=answer.get("redriveCount", 0),
+    )
 
 
 def failure_reason(cause: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -168,7 +168,8 @@ class RequestRows:
         """
         values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
         options = {"FilterExpression": f"#state IN ({', '.join(values)})"} if states else {}
-        return _read_all(self._pages(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options))
+        pages = self._pages(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options)
+        return _parsed(pages, read_row)
 
     def history(
         self, process: str, since: float, until: float, max_pages: int = MAX_PAGES, *, newest_first: bool = False
@@ -181,7 +182,7 @@ class RequestRows:
         values: Item = {":since": number(since), ":until": number(until)}
         condition = "process_name = :process AND ended BETWEEN :since AND :until"
         options = {"IndexName": "ended", "KeyConditionExpression": condition, "ScanIndexForward": not newest_first}
-        return _read_all(self._pages(process, values, {}, max_pages, **options))
+        return _parsed(self._pages(process, values, {}, max_pages, **options), read_row)
 
     def failures(
         self, process: str | None, since: float, until: float, max_pages: int = MAX_PAGES
@@ -202,10 +203,11 @@ class RequestRows:
                 FilterExpression=between,
                 ExpressionAttributeValues=values,
             )
-            return _read_all((page["Items"], "LastEvaluatedKey" in page) for page in islice(scan, max_pages))
+            pages = ((page["Items"], "LastEvaluatedKey" in page) for page in islice(scan, max_pages))
+            return _parsed(pages, read_row)
         options = {"KeyConditionExpression": f"process_name = :process AND {between}", "ScanIndexForward": False}
-        pages = self._pages(process, values, {}, max_pages, IndexName="failed", ConsistentRead=False, **options)
-        return _read_all(pages)
+        queried = self._pages(process, values, {}, max_pages, IndexName="failed", ConsistentRead=False, **options)
+        return _parsed(queried, read_row)
 
     def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
         """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""
@@ -216,27 +218,14 @@ class RequestRows:
         return self._open(process, "< :zero", max_pages)
 
     def _open(self, process: str, compared: str, max_pages: int) -> Listed[tuple[str, State]]:
-        listed = Listed[tuple[str, State]]()
         names, condition = {"#open": "open"}, f"process_name = :process AND #open {compared}"
         options = {"IndexName": "open", "KeyConditionExpression": condition}
-        for page, listed.is_cut in self._pages(process, {":zero": {"N": "0"}}, names, max_pages, **options):
-            for item in page:
-                try:
-                    listed.rows.append((item["execution"]["S"], Attributes(item).parsed("state", read_state)))
-                except MalformedAttribute as error:
-                    listed.malformed.append(f"request {item['execution']['S']}: {error}")
-        return listed
+        pages = self._pages(process, {":zero": {"N": "0"}}, names, max_pages, **options)
+        return _parsed(pages, lambda item: (item["execution"]["S"], Attributes(item).parsed("state", read_state)))
 
     def queue(self, process: str, max_pages: int = MAX_PAGES) -> Listed[QueuedRow]:
         """The queue of a process in its order, also the requests whose weight is above the limit."""
-        listed = Listed[QueuedRow]()
-        for page, listed.is_cut in self._pages(process, {}, {}, max_pages, IndexName="place"):
-            for item in page:
-                try:
-                    listed.rows.append(read_queued_row(item))
-                except (MalformedAttribute, ValueError, IndexError) as error:
-                    listed.malformed.append(f"request {item['execution']['S']}: {error}")
-        return listed
+        return _parsed(self._pages(process, {}, {}, max_pages, IndexName="place"), read_queued_row)
 
     def _pages(
         self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
@@ -254,14 +243,16 @@ class RequestRows:
             yield page["Items"], "LastEvaluatedKey" in page
 
 
-def _read_all(pages: Iterable[tuple[list[Item], bool]]) -> Listed[RequestRow]:
-    listed = Listed[RequestRow]()
+def _parsed[T](pages: Iterable[tuple[list[Item], bool]], parse: Callable[[Item], T]) -> Listed[T]:
+    listed = Listed[T]()
     for page, listed.is_cut in pages:
         for item in page:
             try:
-                listed.rows.append(read_row(item))
+                listed.rows.append(parse(item))
             except MalformedRequestRow as error:
                 listed.malformed.append(str(error))
+            except (ValueError, IndexError) as error:
+                listed.malformed.append(f"request {item['execution']['S']}: {error}")
     return listed
 
 

@@ -117,7 +117,10 @@ class FailureAnalysis:
             cause.waiting += row.status not in (SUCCEEDED, DEAD_LETTERED)
         if row.status == DEAD_LETTERED and now and now[-1] == failures[-1]:
             downstream.lost += 1
-            self._add_loss(now[-1][1], request_id)
+            last = now[-1][1]
+            last.lost += 1
+            if code := self._codes.get(request_id):
+                _queue(last, code, request_id)
         self._merge_the_smallest(MOST_CAUSES_READ)
 
     def add_malformed(self, problem: str) -> None:
@@ -130,7 +133,8 @@ class FailureAnalysis:
         """Return the report of the rows and messages so far."""
         self._merge_the_smallest(MAX_CAUSES)
         causes = sorted(
-            self._causes.values(), key=lambda each: (_is_other(each), -each.failures, -each.before, each.code)
+            self._causes.values(),
+            key=lambda each: ((each.error_type, each.fingerprint) == OTHER, -each.failures, -each.before, each.code),
         )
         return FailureReport(
             self.period,
@@ -162,11 +166,6 @@ class FailureAnalysis:
         cause.lost += 1
         _queue(cause, note.code, note.request_id)
 
-    def _add_loss(self, cause: Cause, request_id: str) -> None:
-        cause.lost += 1
-        if code := self._codes.get(request_id):
-            _queue(cause, code, request_id)
-
     def _cause_of(self, entry: Mapping[str, str]) -> Cause:
         error_type = entry.get("type", "")
         return self._cause(error_type or UNKNOWN, fingerprint(entry["error"], error_type))
@@ -187,10 +186,6 @@ class FailureAnalysis:
         for _, cause in ranked[MAX_CAUSES:]:
             other.add(cause)
         self._causes = {**dict(ranked[:MAX_CAUSES]), OTHER: other}
-
-
-def _is_other(cause: Cause) -> bool:
-    return (cause.error_type, cause.fingerprint) == OTHER
 
 
 def _queue(cause: Cause, code: str, request_id: str) -> None:
