@@ -16,7 +16,7 @@ from slotkeeper.retry.delivery import (
     schedule_name,
 )
 from slotkeeper.retry.message import Message, parse_message
-from tests.simulation.account.boundary import refuse
+from tests.simulation.account.boundary import lose_answer, refuse
 from tests.unit.work_messages import due
 from tests.unit.worker_harness import ARN, GROUP, LARGEST, NOW, ROLE, WorkerHarness
 

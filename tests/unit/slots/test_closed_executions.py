@@ -8,7 +8,7 @@ import pytest
 
 from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
-from slotkeeper.slots.protocol import FREE_UPDATE
+from slotkeeper.slots.protocol import FREE_UPDATE, RELEASE_UPDATE
 from slotkeeper.slots.request import execution_name
 from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account
