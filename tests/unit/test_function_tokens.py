@@ -28,7 +28,7 @@ def _events_of(module: Any) -> list[str]:
 
 @pytest.fixture
 def shown(account: Account, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    """What was written, logged, kept and notified until a call of the fixture."""
+    """All texts that were written, logged, kept and notified until a call of the fixture."""
 
     def everything() -> str:
         output = capsys.readouterr()

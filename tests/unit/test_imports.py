@@ -131,7 +131,7 @@ def test_the_slots_package_loads_no_janitor() -> None:
     }
 
 
-# Bounds: what a reader must read to know who starts next, and how a dispatch grants it.
+# Bounds of the code that decides which request starts next, and of the dispatch that grants it.
 
 
 @pytest.mark.parametrize(("module", "modules", "lines"), [("dispatch", 11, 2_200), ("plan", 6, 1_100)])

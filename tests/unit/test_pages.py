@@ -1,7 +1,7 @@
-"""What the documents name exists: each command with its options, link, page, definition, resource, parameter and field.
+"""The documents name only what exists: commands and options, links, pages, definitions, resources, parameters, fields.
 
-A shell runs the commands of a page, with programs that record their arguments; what they name is compared with the real
-programs and with botocore's models. tests/deployed has the effects of the commands, on the embedded AWS.
+A shell runs the commands of a page, with programs that record their arguments. The recorded names are compared with
+the real programs and with botocore's models. tests/deployed has the effects of the commands, on the embedded AWS.
 """
 
 from __future__ import annotations

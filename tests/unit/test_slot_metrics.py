@@ -13,7 +13,7 @@ from tests.unit.function_lines import Lines, written
 
 
 def _lines(load: Load, capsys: pytest.CaptureFixture[str]) -> Lines:
-    """What a run of the janitor has written."""
+    """The lines that a run of the janitor has written."""
     janitor = load("janitor")
     with patch.object(run_report, "logger", observability.logger):  # the one that `load` has made
         janitor.handler({}, CONTEXT)

@@ -1,4 +1,4 @@
-"""The starter's function: both of its event sources, and the metrics and logs of what it does."""
+"""The starter's function: both of its event sources, and its metrics and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduled report: what it publishes, and how it fails."""
+"""The scheduled report: its message, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dispatch does at its bounds: of rounds, of time, of refusals, and of the rings that it sends."""
+"""A dispatch at its bounds: of rounds, of time, of refusals, and of the rings that it sends."""
 
 from __future__ import annotations
 

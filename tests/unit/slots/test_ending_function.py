@@ -1,4 +1,4 @@
-"""The function of endings: which messages of EndingQueue it handles, which come again, and what it counts."""
+"""The function of endings: which messages of EndingQueue it handles, which come again, and its metrics."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}
     [
         pytest.param({"grants": number(8)}, id="another plan was granted"),
         pytest.param({"slot_limit": number(2)}, id="the limit was lowered"),
-        pytest.param({"slot_limit": number(1000)}, id="the limit was raised, and what was blocked is not any more"),
+        pytest.param({"slot_limit": number(1000)}, id="the limit was raised, so that no request is blocked any more"),
         pytest.param({"paused": {"BOOL": True}}, id="it was paused"),
         pytest.param({"slots_in_use": number(1)}, id="the counter has risen"),
         pytest.param(

@@ -14,7 +14,7 @@ LATER = NOW + GRACE + 1
 
 
 def test_a_run_without_work_reads_no_single_item(account: Account) -> None:
-    """A process costs a query of the ends that must be published, of its queue, and of what has not ended."""
+    """A process costs three queries: of the ends to publish, of its queue, and of the requests that have not ended."""
     account.hold("p-1", "RUNNING")
     account.processes.create("idle", 1, "job")
     made = Calls(account.dynamodb, account.sqs, account.stepfunctions).made

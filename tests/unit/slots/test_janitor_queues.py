@@ -1,4 +1,4 @@
-"""What a run of the janitor does for queues, leases and ends that were not published, and in which order."""
+"""The parts of a janitor run for queues, leases and ends that were not published, and their order."""
 
 from __future__ import annotations
 

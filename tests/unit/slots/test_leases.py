@@ -1,4 +1,4 @@
-"""Leases: what a block of code holds, for how long, and what its caller learns. tests/deployed/races races for them."""
+"""Leases: the slot of a block of code, its end, and the errors of its caller. tests/deployed/races races for them."""
 
 from __future__ import annotations
 

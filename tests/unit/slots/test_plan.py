@@ -153,7 +153,7 @@ def test_a_wait_has_the_number_of_requests_that_start_before_it() -> None:
         pytest.param(a_process(1, paused=True), a_queue(skips()), "", {"a": "SKIPPED"}, id="paused"),
         pytest.param(a_process(3, 2), a_queue(2, skips()), "", {"b": "SKIPPED"}, id="behind a heavy one"),
         pytest.param(a_process(1), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="blocked"),
-        pytest.param(a_process(3, 2), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="what is behind it fits"),
+        pytest.param(a_process(3, 2), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="the request behind it fits"),
         pytest.param(a_process(1), a_queue(until(NOW)), "", {"a": "TOO_LATE"}, id="its time has come"),
         pytest.param(a_process(1), a_queue(until(NOW + 1)), "a", {}, id="its time comes"),
         pytest.param(

@@ -280,7 +280,7 @@ def test_requests_whose_next_attempt_is_the_same_row_do_not_keep_the_others_back
 
 
 def test_a_returned_request_keeps_its_caller_and_a_redriven_one_has_none(scene: QueueScene) -> None:
-    """The caller of what has ended has its answer: the workflow would start nothing for it (state AskCaller)."""
+    """The caller of an ended request has its answer: the workflow would start nothing for it (state AskCaller)."""
     request = Request("p", {}, "a", task_token="token")
     scene.accept(request)
     returned = scene.requeues.give_back("p", request.execution_name, LATER)

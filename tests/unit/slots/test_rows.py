@@ -1,4 +1,4 @@
-"""What is read of rows: bounded lists without bodies and tokens, and rows that are not of the documented types."""
+"""Reads of rows: bounded lists without bodies and tokens, and rows that are not of the documented types."""
 
 from __future__ import annotations
 

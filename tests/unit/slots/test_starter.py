@@ -1,4 +1,4 @@
-"""The starter's batches: what is accepted and dispatched, which ends must be published, which messages come again."""
+"""The starter's batches: accepted requests, dispatches, ends to publish, and messages that come again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.slots.queue_scene import QueueScene, running
 
 
 class Notes(Observer):
-    """What the starter has reported."""
+    """The starter's reports."""
 
     def __init__(self) -> None:
         self.acceptances: list[Acceptance] = []

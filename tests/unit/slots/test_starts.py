@@ -1,4 +1,4 @@
-"""What each answer of StartExecution means for a reservation."""
+"""The meaning of each answer of StartExecution for a reservation."""
 
 from __future__ import annotations
 
