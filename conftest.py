@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.profiles import same_examples
-from tests.simulation.account import quick_clients, simulated_tables
+from tests.simulation.account import account, quick_clients
 
 # Collections while the tests are imported find no garbage, and take a third of that time.
 gc.disable()
@@ -54,7 +54,7 @@ ALONE = (
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
-simulated_tables.install()
+account.install()
 quick_clients.install()  # before a test creates a session
 
 

@@ -65,7 +65,6 @@ def fail_held(operator: Operator, name: str, cause: str = "the job failed", proc
     """Let a request that holds a slot fail; return the execution's name."""
     operator.fail(name, "Glue.Failed", cause, process)
     operator.release(name, process)
-    operator.stop(name)  # moto ends an execution by an abort only
     arn = execution_arn(operator.outputs["WorkflowArn"], name)
     operator.end(arn, "FAILED", error="RequestFailed", cause=cause)
     operator.publish(name, process)
@@ -77,7 +76,6 @@ def succeed(operator: Operator, request_id: str = "a", process: str = "sample", 
     name = operator.hold(request_id, process, **fields)
     operator.succeed(name, process)
     operator.release(name, process)
-    operator.stop(name)  # moto ends an execution by an abort only
     operator.end(execution_arn(operator.outputs["WorkflowArn"], name), "SUCCEEDED")
     operator.publish(name, process)
     return name

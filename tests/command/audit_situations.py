@@ -8,9 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.stepfunctions.models import stepfunctions_backends
-
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.request import PRIORITIES, execution_name
 from slotkeeper.slots.request_table import State, granted_as, place_of
@@ -90,12 +87,8 @@ def malform_row(operator: Operator, execution: str) -> Names:
 
 def _record(operator: Operator, arn: str, start: float, end: float | None, status: str) -> None:
     """Let an execution have run between two times, in seconds after NOW."""
-    if end is not None:
-        operator.stepfunctions.stop_execution(executionArn=arn)
-    execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
-    execution.start_date = _at(start)
-    execution.stop_date = None if end is None else _at(end)
-    execution.status = "RUNNING" if end is None else status
+    stopped = 0 if end is None else NOW + end
+    operator.end(arn, "RUNNING" if end is None else status, started=NOW + start, stopped=stopped)
 
 
 def _at(seconds: float) -> datetime:

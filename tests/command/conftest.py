@@ -1,4 +1,4 @@
-"""The operator command over an account of moto."""
+"""The operator command over an account in the process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from slotkeeper_cli import dead_letters, stack_connection
 from slotkeeper_cli.commands import holder
-from tests.command.operator_account import NOW, Operator, command_client, made_stack
+from tests.command.operator_account import NOW, Operator, command_client
 from tests.command.situations import set_clock
 from tests.module_time import replace_time
-from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.account import AwsAccount
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +38,8 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     monkeypatch.setattr(stack_connection, "BUDGETS", {})
     session = SimpleNamespace(client=lambda service, **_: command_client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
-    with prepared_account(made_stack) as outputs:
-        made = Operator(outputs)
-        with made.answers():
-            yield made
+    yield Operator(AwsAccount().use())
+    AwsAccount.current = None
 
 
 @pytest.fixture

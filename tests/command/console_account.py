@@ -1,4 +1,4 @@
-"""`python -m tests.command.console_account CONTENT`: serves the console of an account of moto, with its real clock.
+"""`python -m tests.command.console_account CONTENT`: serves the console of an account, with the real clock.
 
 CONTENT is `empty`, `healthy` or `troubled`. It prints an address that opens it once; with `--write` its buttons change
 the account. The screenshots in docs/images are of `troubled`.
@@ -15,13 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
-
-import moto.core  # noqa: F401 - before operator_account.py creates a session
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Change, Health, State
@@ -33,8 +31,8 @@ from slotkeeper_cli.web.actions import Actions, Outcome
 from slotkeeper_cli.web.server import HOST, serve
 from tests.command import operator_account
 from tests.command.account_contents import add_malformed, fail, job_run, send_dead_letter, succeed
-from tests.command.operator_account import TEMPLATE, Operator, StubbedCalls, client, made_stack, stack_of
-from tests.simulation.account.prepared_account import prepared_account
+from tests.command.operator_account import TEMPLATE, Operator, client, stack_of
+from tests.simulation.account import account
 
 MARKUP = "<img src=x onerror=document.title='run'>"  # a request's id
 LONG = "a-request-id-of-eighty-characters-" + "0123456789" * 4 + "-the-end"
@@ -122,15 +120,11 @@ def _account(content: str) -> Iterator[Operator]:
     session = SimpleNamespace(client=lambda service, **_: client(service))
     stack_connection.boto3 = SimpleNamespace(Session=lambda **_: session)  # type: ignore[assignment]
     dead_letters.LONG_POLL_SECONDS = 0
-    alarms = [_alarm(name, state if content == "troubled" else "OK") for name, state in _ALARMS.items()]
     resources = [(name, name, "AWS::CloudWatch::Alarm") for name in _ALARMS if content != "empty"]
     template = {"GetTemplate": lambda _: {"TemplateBody": json.dumps(TEMPLATE)}}
-    with prepared_account(made_stack) as outputs, ExitStack() as stubs:
-        outputs["FailureTopicArn"] = client("sns").create_topic(Name="alarms")["TopicArn"]
-        operator = Operator(outputs)
-        stubs.enter_context(operator.answers())
-        stubs.enter_context(stack_of(*resources, **template))
-        stubs.enter_context(StubbedCalls("cloudwatch", {"DescribeAlarms": lambda _: {"MetricAlarms": alarms}}))
+    operator = Operator(account.AwsAccount().use())
+    operator.aws.alarms = [_alarm(name, state if content == "troubled" else "OK") for name, state in _ALARMS.items()]
+    with stack_of(*resources, **template):
         CONTENTS[content](operator)
         yield operator
 
@@ -145,6 +139,7 @@ def _alarm(name: str, state: str) -> dict[str, Any]:
 def main(content: str, *options: str) -> None:
     """Serve the console until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    account.install()  # before a client is created
     keys = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
     os.environ |= keys | {"COLUMNS": "200"}
     with socket.create_server((HOST, 0)) as free:

@@ -1,25 +1,24 @@
-"""An account of moto for the operator command: queues, tables and outputs as the template declares them."""
+"""An account for the operator command: queues, tables and outputs as the template declares them."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import Mock
 
-import boto3
+import botocore.session
 import pytest
 import typer.main
-from botocore.awsrequest import AWSResponse
 
 from slotkeeper.slots.endings import Endings, Retention
 from slotkeeper.slots.executions import Workflow
@@ -39,6 +38,7 @@ from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
 from tests.command import json_page
+from tests.simulation.account.account import AwsAccount
 from tests.template.parsing import parsed_template
 from tests.template.roles.operators import WatchedClient, check_page
 
@@ -47,12 +47,6 @@ TEMPLATE: dict[str, Any] = parsed_template()
 STACK = "slotkeeper"
 # When requests are sent, seconds since the epoch: each a millisecond after the one before.
 NOW = 1_790_000_000.0
-_ROLE = "arn:aws:iam::123456789012:role/workflow"
-_MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
-
-
-# Made before a test replaces boto3.Session.
-_SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
 
 
 # The actions of the calls of the command that runs.
@@ -62,21 +56,13 @@ _built = cache(typer.main.get_command)  # Typer builds all commands again for ea
 
 @cache
 def client(service: str) -> Any:
-    """A client of moto, shared by all tests, since making one takes longer than most tests."""
-    make: Any = _SESSION.client
-    return make(service)
+    """A client, shared by all tests, since making one takes longer than most tests."""
+    return botocore.session.get_session().create_client(service, "us-east-1")
 
 
 def command_client(service: str) -> Any:
     """The same for a command, whose calls are noted."""
     return WatchedClient(client(service), CALLED)
-
-
-@cache
-def _unseen_glue() -> Any:
-    """A client for what a double asks itself: a call of the shared one would be a call of the command."""
-    make: Any = _SESSION.client
-    return make("glue")
 
 
 @dataclass
@@ -96,14 +82,21 @@ class Ended:
 class Operator:
     """Runs commands on the account, and changes the account."""
 
-    def __init__(self, outputs: dict[str, str]) -> None:
-        self.outputs = outputs
-        self.parameters = {name: str(declared.get("Default", "")) for name, declared in TEMPLATE["Parameters"].items()}
+    def __init__(self, aws: AwsAccount) -> None:
+        self.aws = aws
+        self.outputs, self.parameters = aws.outputs, aws.stack_parameters
+        self.outputs |= make_stack(aws)
+        self.parameters |= {name: str(each.get("Default", "")) for name, each in TEMPLATE["Parameters"].items()}
         self.glue_runs: list[dict[str, Any]] = []
         self._sequence = count(1)
         self.event_source = "Enabled"
-        self._endings: dict[str, dict[str, Any]] = {}
+        aws.stubs += [
+            ("glue", {"GetJobRuns": self._runs}),
+            ("lambda", {"ListEventSourceMappings": self._mappings}),
+            ("stepfunctions", {"GetExecutionHistory": self._history}),
+        ]
         self.histories: dict[str, list[dict[str, Any]]] = {}
+        outputs = self.outputs
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
         self.slots = Slots(self.dynamodb, outputs["SlotTableName"])
@@ -115,6 +108,7 @@ class Operator:
         self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
         self.leases = LeaseSteps(self.dynamodb, outputs["SlotTableName"], self.requests)
         self.workflow = Workflow(self.stepfunctions, outputs["WorkflowArn"])
+        self.processes.create("sample", 1, "sample-job")
 
     def run(self, *arguments: str, stdin: str | None = None) -> Ended:
         """Run a command as from a shell without a terminal."""
@@ -197,8 +191,7 @@ class Operator:
 
     def row(self, execution: str, process: str = "sample") -> RequestRow:
         """The whole row of an execution, with body and token. It must exist."""
-        key = {"process_name": {"S": process}, "execution": {"S": execution}}
-        return read_row(self.dynamodb.get_item(TableName=self.outputs["RequestTableName"], Key=key)["Item"])
+        return read_row(self.aws.tables.item(self.outputs["RequestTableName"], f"{process}\n{execution}"))
 
     def states(self, process: str = "sample") -> dict[str, str]:
         """The state of each request of a process, by its id and the number of its attempt, such as `a-1`."""
@@ -271,38 +264,10 @@ class Operator:
             found += [json.loads(message["Body"]) for message in messages]
         return found
 
-    @contextmanager
-    def answers(self) -> Iterator[None]:
-        """Stub calls that moto does not support, or only with many other resources, such as the stack."""
-        with (
-            StubbedCalls("cloudformation", {"DescribeStacks": self._stack, "ListStackResources": _no_resource}),
-            StubbedCalls("glue", {"GetJobRuns": self._runs}),
-            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history, "DescribeExecution": self._ending}),
-            StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
-            StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": "{}"}}}),
-        ):
-            yield
-
-    def _stack(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if asked["StackName"] != STACK:
-            message = f"Stack with id {asked['StackName']} does not exist"
-            return {"Error": {"Code": "ValidationError", "Message": message}}
-        description = {
-            "StackName": STACK,
-            "StackStatus": "UPDATE_COMPLETE",
-            "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in self.parameters.items()],
-            "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
-        }
-        return {"Stacks": [description]}
-
-    def end(self, arn: str, status: str, **ending: str) -> None:
-        """Let an execution end, which moto does by an abort only."""
-        described = self.stepfunctions.describe_execution(executionArn=arn)
-        described.pop("ResponseMetadata")
-        self._endings[arn] = described | {"status": status, "stopDate": datetime.now(UTC), **ending}
-
-    def _ending(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        return self._endings.get(asked["executionArn"])
+    def end(self, arn: str, status: str, **ending: Any) -> None:
+        """Let an execution end so, which may have ended already."""
+        head, name = arn.rsplit(":", 1)
+        self.aws.execution(name, status, head.replace(":execution:", ":stateMachine:"), **ending)
 
     def _mappings(self, asked: dict[str, Any]) -> dict[str, Any]:
         is_work = asked["EventSourceArn"].endswith(":WorkQueue")
@@ -315,10 +280,8 @@ class Operator:
         return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **as_deployed, **asked}]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
-        try:
-            _unseen_glue().get_job(JobName=asked["JobName"])
-        except self.glue.exceptions.EntityNotFoundException as error:
-            return {"Error": error.response["Error"]}
+        if asked["JobName"] not in self.aws.jobs:
+            return {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
         return {"JobRuns": [run for run in self.glue_runs if run["JobName"] == asked["JobName"]]}
 
     def _history(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -353,9 +316,7 @@ class Operator:
     def machine(self, process: str = "", kind: str = "STANDARD", key: str = "", **settings: Any) -> str:
         """Make a state machine that the workflow may start, and a process that runs it; return its ARN."""
         own = {"encryptionConfiguration": {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": key}} if key else {}
-        made: str = self.stepfunctions.create_state_machine(
-            name=f"Load{kind}", definition=json.dumps(_MACHINE), roleArn=_ROLE, type=kind, **own
-        )["stateMachineArn"]
+        made = self.aws.make_machine(f"Load{kind}", kind, **own)
         self.parameters["MoreStateMachineArns"] = made
         if process:
             self.processes.create(process, 1, made, **settings)
@@ -373,53 +334,28 @@ class Operator:
         return name
 
 
-def _no_resource(_: dict[str, Any]) -> dict[str, Any]:
-    return {"StackResourceSummaries": []}
-
-
 def entered(state: str) -> dict[str, Any]:
     """The event of a state in an execution's history."""
     return {"type": "TaskStateEntered", "stateEnteredEventDetails": {"name": state}}
 
 
 class StubbedCalls:
-    """Stubs some of a client's calls. Of two stubs of a call, that which was entered last answers.
+    """Stubs some calls of a service. Of two stubs of a call, that which was entered last answers.
 
     Args:
-        answers: operation name -> function from the call's parameters to its response; None leaves the call to moto.
+        answers: operation name -> function from the call's parameters to its response; None leaves it to the account.
     """
 
-    _active: ClassVar[list[StubbedCalls]] = []
-
     def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]]) -> None:
-        self._events = client(service).meta.events
-        self._service = client(service).meta.service_model.service_id.hyphenize()
-        self._answers = answers
+        self._stub = (service, answers)
 
-    def __enter__(self) -> StubbedCalls:
-        # The parameters are recorded before they are serialized.
-        self._events.register(f"provide-client-params.{self._service}", self._note)
-        self._events.register(f"before-call.{self._service}", self._answer)
-        self._active.append(self)
-        return self
+    def __enter__(self) -> None:
+        assert AwsAccount.current
+        self._stubs = AwsAccount.current.stubs
+        self._stubs.append(self._stub)
 
     def __exit__(self, *_: object) -> None:
-        self._active.remove(self)
-        self._events.unregister(f"provide-client-params.{self._service}", self._note)
-        self._events.unregister(f"before-call.{self._service}", self._answer)
-
-    def _note(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        context["asked"] = params
-
-    def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
-        stubs = [each for each in self._active if each._service == self._service and model.name in each._answers]
-        if not stubs or stubs[-1] is not self:
-            return None
-        response = self._answers[model.name](context["asked"])
-        if response is None:
-            return None
-        status = 400 if "Error" in response else 200
-        return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
+        self._stubs.remove(self._stub)
 
 
 def stack_of(*resources: tuple[str, str, str], **more: Callable[[dict[str, Any]], dict[str, Any]]) -> StubbedCalls:
@@ -429,70 +365,37 @@ def stack_of(*resources: tuple[str, str, str], **more: Callable[[dict[str, Any]]
     return StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": listed}, **more})
 
 
-def made_stack() -> dict[str, str]:
-    """Create the resources of the template that commands use, and a process; return the stack's outputs."""
-    made = {name: _made(name, resource) for name, resource in TEMPLATE["Resources"].items()}
+def make_stack(aws: AwsAccount) -> dict[str, str]:
+    """Create the resources of the template that commands use; return the stack's outputs."""
+    made = {name: _made(aws, name, resource) for name, resource in TEMPLATE["Resources"].items()}
     outputs = {}
     for name, declared in TEMPLATE["Outputs"].items():
         (resource,) = re.findall(r"'(?:Ref|Fn::GetAtt)': \[?'?(\w+)", str(declared["Value"]))[:1] or [""]
         default = TEMPLATE["Parameters"].get(resource, {}).get("Default")
         outputs[name] = made.get(resource) or str(default or name.lower())
-    glue = client("glue")
     outputs["GlueJobName"] = "sample-job"
-    glue.create_job(
-        Name="sample-job",
-        Role="role",
-        Command={"Name": "pythonshell"},
-        MaxRetries=0,
-        ExecutionProperty={"MaxConcurrentRuns": 500},
-    )
-    Processes(client("dynamodb"), outputs["SlotTableName"]).create("sample", 1, "sample-job")
+    aws.stack_name = STACK
+    aws.make_job("sample-job", MaxRetries=0, ExecutionProperty={"MaxConcurrentRuns": 500})
+    aws.parameters[outputs["RetryPolicyParameterName"]] = "{}"
     return outputs
 
 
-def _made(name: str, resource: dict[str, Any]) -> str:
-    make: Callable[[str, dict[str, Any]], str] | None = _MAKERS.get(resource["Type"])
-    return make(name, resource.get("Properties", {})) if make else ""
-
-
-def _queue(name: str, properties: dict[str, Any]) -> str:
-    fifo = properties.get("FifoQueue", False)
-    attributes = {key: str(properties[key]) for key in ("VisibilityTimeout", "MaximumMessageSize") if key in properties}
-    if fifo:
-        attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
-        attributes["FifoThroughputLimit"] = "perMessageGroupId"
-    made: str = client("sqs").create_queue(QueueName=name + ".fifo" * fifo, Attributes=attributes)["QueueUrl"]
-    return made
-
-
-def _table(name: str, properties: dict[str, Any]) -> str:
-    kinds = ("AttributeDefinitions", "KeySchema", "LocalSecondaryIndexes", "GlobalSecondaryIndexes")
-    given = {kind: properties[kind] for kind in kinds if kind in properties}
-    client("dynamodb").create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **given)
+def _made(aws: AwsAccount, name: str, resource: dict[str, Any]) -> str:
+    """Create a resource, if commands use it; return its physical id, or nothing."""
+    properties = resource.get("Properties", {})
+    match resource["Type"]:
+        case "AWS::SQS::Queue":
+            sizes = {key: str(properties[key]) for key in ("MaximumMessageSize",) if key in properties}
+            physical = name + ".fifo" * properties.get("FifoQueue", False)
+            return aws.make_queue(physical, properties.get("VisibilityTimeout", 30), **sizes)
+        case "AWS::DynamoDB::Table":
+            aws._CreateTable(properties | {"TableName": name})
+        case "AWS::Logs::LogGroup":
+            aws.log_groups[name] = []
+        case "AWS::StepFunctions::StateMachine":
+            return aws.make_machine(name)
+        case "AWS::Scheduler::ScheduleGroup":
+            pass
+        case _:
+            return ""
     return name
-
-
-def _log_group(name: str, _properties: dict[str, Any]) -> str:
-    client("logs").create_log_group(logGroupName=name)
-    return name
-
-
-def _state_machine(name: str, _properties: dict[str, Any]) -> str:
-    made: str = client("stepfunctions").create_state_machine(name=name, definition=json.dumps(_MACHINE), roleArn=_ROLE)[
-        "stateMachineArn"
-    ]
-    return made
-
-
-def _schedule_group(name: str, _properties: dict[str, Any]) -> str:
-    client("scheduler").create_schedule_group(Name=name)
-    return name
-
-
-_MAKERS: dict[str, Callable[[str, dict[str, Any]], str]] = {
-    "AWS::SQS::Queue": _queue,
-    "AWS::DynamoDB::Table": _table,
-    "AWS::Logs::LogGroup": _log_group,
-    "AWS::StepFunctions::StateMachine": _state_machine,
-    "AWS::Scheduler::ScheduleGroup": _schedule_group,
-}

@@ -1,4 +1,4 @@
-"""The operator command on a pseudo-terminal, in a fork of the test: it has the test's account of moto."""
+"""The operator command on a pseudo-terminal, in a fork of the test: it has the test's account."""
 
 from __future__ import annotations
 

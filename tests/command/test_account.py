@@ -67,7 +67,7 @@ def test_each_call_that_has_a_budget_takes_from_it_but_for_the_embedded_aws(
     stack._local = {"endpoint": "http://127.0.0.1:1"} if is_local else None
     client = stack.client("stepfunctions")
     client.list_executions(stateMachineArn=operator.outputs["WorkflowArn"])
-    client.list_state_machines()
+    client.describe_state_machine(stateMachineArn=operator.outputs["WorkflowArn"])
     with pytest.raises(ClientError):
         client.describe_execution(executionArn=execution_arn(operator.outputs["WorkflowArn"], "none"))
     assert len(takes) == taken

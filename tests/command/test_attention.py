@@ -74,8 +74,7 @@ def _killed(operator: Operator) -> Names:
     name = operator.hold("a")
     operator.stop(name)
     arn = operator.workflow.execution_arn(name)
-    operator.end(arn, "ABORTED")
-    operator._endings[arn]["stopDate"] = datetime.fromtimestamp(NOW, UTC)
+    operator.end(arn, "ABORTED", stopped=NOW)
     return {"a": name}
 
 

@@ -73,7 +73,7 @@ class Watched:
 def watched(operator: Operator) -> Iterator[Watched]:
     made = Watched(operator)
     operator.parameters["WorkerConcurrency"] = str(MOST)
-    with StubbedCalls("ssm", {"GetParameter": made.parameter}):  # moto's SSM needs the real boto3.Session
+    with StubbedCalls("ssm", {"GetParameter": made.parameter}):
         yield made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from slotkeeper_cli import parallel, stack_connection
+from slotkeeper_cli import stack_connection
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import CHECKS
 from slotkeeper_cli.doctor import job_checks, readings, retry_checks
@@ -19,7 +19,7 @@ from slotkeeper_cli.doctor.readings import FunctionSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from tests.command.account_contents import edit, send_dead_letter
-from tests.command.operator_account import NOW, Operator, StubbedCalls, client, stack_of
+from tests.command.operator_account import NOW, Operator, StubbedCalls, stack_of
 from tests.command.situations import set_clock
 from tests.module_time import replace_time
 
@@ -32,13 +32,12 @@ CHOSEN = [argument for name in ONLY for argument in ("--only", name)]
 @pytest.fixture
 def alarms(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """The alarms of the stack, of which none rings."""
-    operator.outputs["FailureTopicArn"] = client("sns").create_topic(Name="failures")["TopicArn"]
     found = [{"AlarmName": f"alarm-{number}", "StateValue": "OK"} for number in range(3)]
     set_clock(monkeypatch, NOW + 60)
     monkeypatch.setenv("TZ", "UTC")
     resources = [(f"Alarm{number}", f"alarm-{number}", "AWS::CloudWatch::Alarm") for number in range(3)]
-    answers = {"DescribeAlarms": lambda _: {"MetricAlarms": found}}
-    with stack_of(*resources), StubbedCalls("cloudwatch", answers):
+    operator.aws.alarms = found
+    with stack_of(*resources):
         yield found
 
 
@@ -137,9 +136,7 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, al
 
 
 @pytest.fixture
-def account(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Account:
-    """The account over moto, read one call at a time, since StubbedCalls is not thread-safe."""
-    monkeypatch.setattr(parallel, "THREADS", 1)
+def account(operator: Operator) -> Account:
     return Account(StackConnection("slotkeeper"))
 
 
@@ -176,24 +173,24 @@ def test_functions_are_read(account: Account) -> None:
 
 
 def test_rules_are_read_from_any_bus(account: Account) -> None:
-    events = client("events")
-    events.create_event_bus(Name="bus")
-    events.put_rule(Name="round", ScheduleExpression="rate(1 minute)")
-    events.put_rule(Name="closed", EventBusName="bus", EventPattern="{}", State="DISABLED")
-    with stack_of(("JanitorFunctionRound", "round", RULE), ("JanitorFunctionClosed", "bus|closed", RULE)):
+    states = {("default", "round"): "ENABLED", ("bus", "closed"): "DISABLED"}
+
+    def rule(asked: dict[str, Any]) -> dict[str, Any]:
+        return {"State": states[asked.get("EventBusName", "default"), asked["Name"]]}
+
+    resources = ("JanitorFunctionRound", "round", RULE), ("JanitorFunctionClosed", "bus|closed", RULE)
+    with stack_of(*resources), StubbedCalls("events", {"DescribeRule": rule}):
         assert readings.rules(account) == {"JanitorFunctionClosed": "DISABLED", "JanitorFunctionRound": "ENABLED"}
 
 
 def test_the_topic_its_subscriptions_and_its_key_policy_are_read(operator: Operator, account: Account) -> None:
-    sns, kms = client("sns"), client("kms")
-    key = kms.create_key(Policy=json.dumps({"Statement": []}))["KeyMetadata"]["Arn"]
-    topic = sns.create_topic(Name="failures", Attributes={"KmsMasterKeyId": key})["TopicArn"]
-    operator.outputs["FailureTopicArn"] = topic
-    sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
-    account = Account(StackConnection("slotkeeper"))  # reads the outputs again
-    assert readings.topic_key(account) == key
-    assert readings.key_policy(account, key) == {"Statement": []}
-    assert [one["Endpoint"] for one in readings.subscriptions(account)] == ["us@example.com"]
+    operator.aws.topic_attributes = {"KmsMasterKeyId": "a-key"}
+    operator.aws.subscriptions = [{"Endpoint": "us@example.com"}]
+    policy = {"GetKeyPolicy": lambda asked: {"Policy": json.dumps({"Statement": [], "Id": asked["KeyId"]})}}
+    with StubbedCalls("kms", policy):
+        assert readings.topic_key(account) == "a-key"
+        assert readings.key_policy(account, "a-key") == {"Statement": [], "Id": "a-key"}
+        assert [one["Endpoint"] for one in readings.subscriptions(account)] == ["us@example.com"]
 
 
 def test_a_large_ledger_is_read_in_part(operator: Operator, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

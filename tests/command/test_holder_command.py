@@ -107,7 +107,7 @@ def _two_days_old(operator: Operator) -> str:
 
 def _without_its_job(operator: Operator) -> str:
     name = _dead(operator)
-    operator.glue.delete_job(JobName="sample-job")
+    del operator.aws.jobs["sample-job"]
     return name
 
 

@@ -80,7 +80,7 @@ def test_set_limit_below_the_default_weight_warns(operator: Operator, weighted: 
 
 def test_a_limit_in_units_is_compared_by_the_holders_that_it_allows(operator: Operator) -> None:
     """500 runs of weight 1, or 40 of 25: Glue's concurrency and the item's size depend on the number of holders."""
-    operator.glue.create_job(Name="few", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 41})
+    operator.aws.make_job("few", ExecutionProperty={"MaxConcurrentRuns": 41})
     operator.processes.create("units", 1, "few", default_weight=25)
 
     assert operator.run("process", "set-limit", "units", "1000").stderr == ""
@@ -145,7 +145,7 @@ def test_a_process_without_a_target_is_for_leases_only(operator: Operator) -> No
 def test_add_refuses_an_existing_process_and_a_job_with_all_its_problems(operator: Operator) -> None:
     operator.hold("a")
     operator.refuses("process", "add", "sample", "--limit", "5", "--target", "sample-job")
-    operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
+    operator.aws.make_job("retrying", MaxRetries=2)
 
     reason = operator.refuses("process", "add", "second", "--limit", "2", "--target", "retrying")
     assert "MaxRetries 2" in reason
@@ -155,7 +155,7 @@ def test_add_refuses_an_existing_process_and_a_job_with_all_its_problems(operato
 
 
 def test_add_accepts_a_job_of_the_parameters_and_refuses_an_unknown_job(operator: Operator) -> None:
-    operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
+    operator.aws.make_job("other", ExecutionProperty={"MaxConcurrentRuns": 9})
     operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
 
     assert operator.run("process", "add", "second", "--limit", "2", "--target", "other").exit_code == 0

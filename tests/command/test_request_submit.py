@@ -74,7 +74,7 @@ def test_a_request_without_an_id_receives_one_and_priority_and_weight_are_sent(o
 
 
 def test_a_request_without_a_row_that_is_submitted_again_is_queued_again(operator: Operator) -> None:
-    """SQS drops a message with a deduplication id of the last five minutes, moto only while the first one exists."""
+    """SQS drops a message with a deduplication id of the last five minutes."""
     assert [operator.run(*ONE).exit_code for _ in range(2)] == [0, 0]
     assert [fields["request_id"] for fields in _queued(operator)] == ["a", "a"]
 

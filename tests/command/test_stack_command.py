@@ -20,7 +20,7 @@ from tests.simulation.account.tables import create_table
 
 @pytest.fixture(autouse=True)
 def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The invocations of the janitor, which moto does not run."""
+    """The invocations of the janitor."""
     asked: list[str] = []
 
     def invoke(FunctionName: str, Payload: bytes) -> dict[str, Any]:

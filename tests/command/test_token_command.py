@@ -14,7 +14,6 @@ import pytest
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.token import TokenTable
 from tests.command.operator_account import Operator, StubbedCalls, stack_of
-from tests.simulation.account import simulated_tables
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
 FUNCTION = "AWS::Lambda::Function"
@@ -95,6 +94,11 @@ def test_a_malformed_item_is_reported_without_its_token(operator: Operator) -> N
     assert TOKEN not in ended.stderr + ended.stdout
 
 
+def _log_answer(parsed: Any, **_: Any) -> None:
+    """What botocore logs of a response."""
+    logging.getLogger("botocore.parsers").debug("Response body: %s", parsed)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -108,18 +112,19 @@ def test_a_malformed_item_is_reported_without_its_token(operator: Operator) -> N
     ],
 )
 def test_the_token_and_its_release_code_are_never_printed_or_logged(
-    operator: Operator, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    operator: Operator, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(simulated_tables, "OPERATIONS", ())  # moto answers, so that botocore logs the response
     put(operator, refresh_lock=lock(8), **refusal(20))
     written = io.StringIO()
     handler, root = logging.StreamHandler(written), logging.getLogger("botocore")
     before = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
+    operator.dynamodb.meta.events.register("after-call.dynamodb", _log_answer)
     try:
         ended = operator.run("token", *command)
     finally:
+        operator.dynamodb.meta.events.unregister("after-call.dynamodb", _log_answer)
         root.setLevel(before)
         root.removeHandler(handler)
     assert "stored_at" in written.getvalue(), "the log contains the response"

@@ -1,4 +1,4 @@
-"""`slotkeeper web` in a browser, on accounts of moto: that every operator can read and use its pages."""
+"""`slotkeeper web` in a browser, that every operator can read and use its pages."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import read_process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.write_units import CYCLE_WRITES, KB, demand, size_problems
-from tests.simulation.account.item_sizes import item_bytes
 from tests.simulation.account.tables import create_table
+from tests.simulation.aws.attributes import item_bytes
+from tests.simulation.frozen import freeze
 
 SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)
 TABLE = "slots"
@@ -62,7 +63,7 @@ VALUES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_dynamodb_local_computes_the_same_size_of_a_value(dynamodb: Any, value: dict[str, Any]) -> None:
     item = {"process_name": {"S": "p"}, "value": value, "filler": {"S": "x"}}
-    filler = "x" * (1 + KB - item_bytes(item))
+    filler = "x" * (1 + KB - item_bytes(freeze(item)))
     assert units_of_a_put(dynamodb, item | {"filler": {"S": filler}}) == 1
     assert units_of_a_put(dynamodb, item | {"filler": {"S": filler + "x"}}) == 2
 
@@ -74,7 +75,7 @@ def test_dynamodb_local_computes_the_same_units_of_a_process(
     dynamodb: Any, names: tuple[str, str], holders: int, weight: int
 ) -> None:
     item, needed = process_item(*names, holders, weight), demand(*names, holders, weight)
-    assert needed.bytes == item_bytes(item)
+    assert needed.bytes == item_bytes(freeze(item))
     assert needed.cycle_units == CYCLE_WRITES * units_of_a_put(dynamodb, item)
 
 

@@ -38,7 +38,7 @@ def _with_a_malformed_row(operator: Operator) -> None:
 
 def _without_an_audit_log(operator: Operator) -> None:
     _burst(20)(operator)
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
+    del operator.aws.log_groups[operator.outputs["AuditLogGroupName"]]
 
 
 SITUATIONS = {

@@ -1,4 +1,4 @@
-"""An account with a chatbot: a simulated chat API, tables and secrets in moto, and signed messages."""
+"""An account with a chatbot: a simulated chat API, secrets, and signed messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import boto3
 
 from dev.emulator.chat_service import ChatService
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.simulation.account.tables import create_table
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.function_environment import OF_THE_CHATBOT
+from tests.simulation.account.items import SEEN, TOKENS
 
 KEY = "a-key-for-tests-0123456789"
-TOKEN_TABLE, SEEN_TABLE = "chat-token", "seen-signatures"
-SIGNING, CREDENTIALS = "signing-key", "api-credentials"
+SIGNING, CREDENTIALS = OF_THE_CHATBOT["SIGNING_KEY_SECRET"], OF_THE_CHATBOT["API_CREDENTIALS_SECRET"]
 
 
 def next_clients(service: str) -> Any:
@@ -26,19 +27,17 @@ def next_clients(service: str) -> Any:
 class ChatbotAccount:
     """One account with a chatbot. Its messages are signed at `now`."""
 
-    def __init__(self, dynamodb: Any, secretsmanager: Any, now: float) -> None:
+    def __init__(self, aws: AwsAccount, now: float) -> None:
+        self.aws = aws
         self.service = ChatService()
-        self.dynamodb = dynamodb
-        self.secretsmanager = secretsmanager
+        self.dynamodb, self.secretsmanager = boto3.client("dynamodb"), boto3.client("secretsmanager")
         self.now = now
 
     def __enter__(self) -> Self:
         self.service.start()
-        for table, key in ((TOKEN_TABLE, "token_name"), (SEEN_TABLE, "signature")):
-            create_table(self.dynamodb, table, key)
         known = {"client_id": self.service.client_id, "client_secret": self.service.client_secret}
-        self.secretsmanager.create_secret(Name=CREDENTIALS, SecretString=json.dumps(known))
-        self.secretsmanager.create_secret(Name=SIGNING, SecretString=json.dumps({"signing_key": KEY}))
+        self.aws.secrets[CREDENTIALS] = {"SecretString": json.dumps(known)}
+        self.aws.secrets[SIGNING] = {"SecretString": json.dumps({"signing_key": KEY})}
         return self
 
     def __exit__(
@@ -48,14 +47,7 @@ class ChatbotAccount:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "TOKEN_TABLE_NAME": TOKEN_TABLE,
-            "SEEN_SIGNATURE_TABLE_NAME": SEEN_TABLE,
-            "SIGNING_KEY_SECRET": SIGNING,
-            "API_CREDENTIALS_SECRET": CREDENTIALS,
-            "CHAT_API_URL": self.service.url,
-            "TOKEN_MIN_REFRESH_SECONDS": "0",
-        }
+        return OF_THE_CHATBOT | {"CHAT_API_URL": self.service.url}
 
     def headers(self, body: str, key: str = KEY) -> dict[str, str]:
         now = int(self.now)
@@ -77,13 +69,11 @@ class ChatbotAccount:
 
     def item(self) -> dict[str, Any]:
         """The token's item."""
-        scanned: dict[str, Any] = self.dynamodb.scan(TableName=TOKEN_TABLE, ConsistentRead=True)
-        return scanned["Items"][0] if scanned["Items"] else {}
+        return next(iter(self.aws.tables.items(TOKENS)), {})
 
     def seen(self) -> list[dict[str, Any]]:
         """The items of used signatures."""
-        items: list[dict[str, Any]] = self.dynamodb.scan(TableName=SEEN_TABLE, ConsistentRead=True)["Items"]
-        return items
+        return self.aws.tables.items(SEEN)
 
     def asked(self, path: str) -> int:
         """How many requests with this path the API has received."""

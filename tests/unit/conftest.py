@@ -1,4 +1,4 @@
-"""One small account in moto, for tests of one thread."""
+"""One small account in the process, for tests of one thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import backoff._sync
@@ -23,7 +23,6 @@ from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import CONFIRM_UPDATE
 from slotkeeper.slots.request import Delivery, Request, parse_request, process_of_execution
 from slotkeeper.slots.rows import RequestRow
@@ -32,19 +31,17 @@ from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import passed_values
-from tests.simulation.account.completion_events import Bus
-from tests.simulation.account.function_environment import OF_SLOTS, read_again
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.executions import WORKFLOW
+from tests.simulation.account.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
+from tests.simulation.account.items import REQUESTS, SLOTS
 from tests.simulation.account.quick_clients import shared_client
-from tests.simulation.account.tables import create_table
-from tests.simulation.aws.dynamodb import INDEXES
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.slot_parts import NOW, SlotParts
-from tests.unit.token_instances import Api, Instances, VirtualTime, token_table
-from tests.unit.work_account import WorkAccount, invocation, record
-from tests.unit.worker_harness import WorkerHarness, worker_resources
+from tests.unit.token_instances import Api, Instances, VirtualTime
+from tests.unit.work_messages import invocation, record
+from tests.unit.worker_harness import WorkerHarness
 
 ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
@@ -54,11 +51,12 @@ QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012"
 GRACE = 120
 CHECK_GAP = 30
 CONTEXT = invocation(28.0)
+TOPIC = OF_SLOTS["FAILURE_TOPIC_ARN"]
 SERVICES = ("dynamodb", "sqs", "stepfunctions", "glue", "events", "sns")
 
 
 @pytest.fixture(autouse=True)
-def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
@@ -69,28 +67,37 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
+    yield
+    AwsAccount.current = None
+
+
+@pytest.fixture
+def aws(_no_real_account: None) -> AwsAccount:
+    """The account that answers the calls of the test's clients."""
+    return AwsAccount().use()
 
 
 class Account(SlotParts):
-    """An account in moto, with the parts of the flow, a janitor and the handler of status events.
+    """The process `p`, with the parts of the flow, a janitor and the handler of status events.
 
     Attributes:
-        answers: those that callers have received: the token, then the output, or error and cause.
         notices: the notifications that were tried.
     """
 
-    slot_table, request_table = "slots", "requests"
+    slot_table, request_table, topic = SLOTS, REQUESTS, TOPIC
 
-    def __init__(self, clients: dict[str, Any], topic: str, dead_letter_url: str, **names: str) -> None:
-        super().__init__(clients, topic=topic, **names)
-        self.glue, self.topic, self.dead_letter_url = clients["glue"], topic, dead_letter_url
-        self.dispatch_url, self.ending_url = names["dispatch_url"], names["ending_url"]
+    def __init__(self, aws: AwsAccount) -> None:
+        self.aws, self.bus = aws, aws.bus
+        aws.clock = lambda: self.now
+        self.dead_letter_url = OF_SLOTS["REQUEST_DEAD_LETTER_QUEUE_URL"]
+        self.dispatch_url, self.ending_url = OF_SLOTS["DISPATCH_QUEUE_URL"], OF_SLOTS["ENDING_QUEUE_URL"]
+        clients = {name: shared_client(name) for name in SERVICES}
+        super().__init__(clients, WORKFLOW, self.dispatch_url, self.ending_url, TOPIC)
+        self.processes.create("p", 1, "job")
+        self.glue = clients["glue"]
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.children = Children(self.stepfunctions)
         self.glue_runs = GlueRuns(self.glue)
-        self.answers: list[tuple[str, ...]] = []
-        self.receive_answers_of(self.stepfunctions)
-        self.bus = Bus(self.events)
         self.notices = passed_values(self.sns, "Publish", "Message")
         self.settlement = Settlement(
             self.workflow, self.children, self.rows, self.outcomes, self.requeues, self.doorbell, lambda: self.now
@@ -121,16 +128,10 @@ class Account(SlotParts):
             sleep=self.slept.append,
         )
 
-    def receive_answers_of(self, client: Any) -> None:
-        """Let the answers that a client of Step Functions gives to callers arrive, which moto refuses."""
-
-        def receive(model: Any, params: Any, **_: Any) -> Any:
-            if model.name not in ("SendTaskSuccess", "SendTaskFailure"):
-                return None
-            self.answers.append(tuple(json.loads(params["body"]).values()))
-            return SimpleNamespace(status_code=200), {}
-
-        client.meta.events.register_last("before-call", receive)  # after the hooks of a test
+    @property
+    def answers(self) -> list[tuple[str, ...]]:
+        """Those that callers have received: the token, then the output, or error and cause."""
+        return [tuple(answer.values()) for answer in self.aws.answers]
 
     def run_at(self, now: float) -> RunReport:
         self.now = now
@@ -152,18 +153,6 @@ class Account(SlotParts):
         (received,) = self.sqs.receive_message(QueueUrl=self.ending_url)["Messages"]
         return record(received["Body"]) | {"receiptHandle": received["ReceiptHandle"]}
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "SLOT_TABLE_NAME": self.slot_table,
-            "REQUEST_TABLE_NAME": self.request_table,
-            "WORKFLOW_ARN": self.workflow_arn,
-            "DISPATCH_QUEUE_URL": self.dispatch_url,
-            "REQUEST_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
-            "ENDING_QUEUE_URL": self.ending_url,
-            "FAILURE_TOPIC_ARN": self.topic,
-        }
-
     # Requests
 
     def queue(self, request_id: str = "order-1", **fields: Any) -> str:
@@ -183,14 +172,11 @@ class Account(SlotParts):
 
     def raw_row(self, execution: str) -> Item:
         """The row of a request of `p`."""
-        key = {"process_name": {"S": "p"}, "execution": {"S": execution}}
-        row: Item = self.dynamodb.get_item(TableName=self.request_table, Key=key).get("Item", {})
-        return row
+        return self.aws.tables.item(REQUESTS, f"p\n{execution}")
 
     def set_row(self, execution: str, **attributes: Item) -> None:
         """Set attributes of the row of a request of `p`."""
-        row = self.raw_row(execution) | attributes
-        self.dynamodb.put_item(TableName=self.request_table, Item=row)
+        self.aws.tables.put(REQUESTS, self.raw_row(execution) | attributes)
 
     @property
     def states(self) -> dict[str, str]:
@@ -204,13 +190,9 @@ class Account(SlotParts):
         entry: Item = {"state": {"S": state}, "since": number(int(self.now))} | attributes
         if weight != 1:
             entry["weight"] = number(weight)
-        self.dynamodb.update_item(
-            TableName=self.slot_table,
-            Key={"process_name": {"S": "p"}},
-            UpdateExpression="SET slots_in_use = slots_in_use + :weight, holders.#me = :entry",
-            ExpressionAttributeNames={"#me": execution},
-            ExpressionAttributeValues={":weight": number(weight), ":entry": {"M": entry}},
-        )
+        item = self.raw_item()
+        self.write("slots_in_use", number(int(item["slots_in_use"]["N"]) + weight))
+        self.write("holders", {"M": item["holders"]["M"] | {execution: {"M": entry}}})
 
     def free(self, execution: str) -> None:
         """Free a holder of `p`, as the workflow does."""
@@ -229,31 +211,22 @@ class Account(SlotParts):
 
     def finish(self, execution: str) -> None:
         """Close an execution."""
-        self.stepfunctions.stop_execution(executionArn=self.execution_arn(execution))
+        self.aws.execution(execution, "ABORTED")
 
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
 
     def write(self, attribute: str, value: Item) -> None:
         """Set an attribute of the item of `p`, without the conditions of the protocol."""
-        self.dynamodb.update_item(
-            TableName=self.slot_table,
-            Key={"process_name": {"S": "p"}},
-            UpdateExpression="SET #a = :v",
-            ExpressionAttributeNames={"#a": attribute},
-            ExpressionAttributeValues={":v": value},
-        )
+        self.aws.tables.put(SLOTS, self.raw_item() | {attribute: value})
 
     def raw_item(self, process: str = "p") -> Item:
-        key = {"process_name": {"S": process}}
-        item: Item = self.dynamodb.get_item(TableName=self.slot_table, Key=key, ConsistentRead=True).get("Item", {})
-        return item
+        return self.aws.tables.item(SLOTS, process)
 
     # Services
 
     def executions(self) -> list[str]:
-        listed = self.stepfunctions.list_executions(stateMachineArn=self.workflow_arn)["executions"]
-        return sorted(execution["name"] for execution in listed)
+        return sorted(self.aws.executions)
 
     def messages(self, url: str) -> list[dict[str, Any]]:
         answer = self.sqs.receive_message(
@@ -286,41 +259,18 @@ def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at:
 
 def bell_record(bell: Bell, message_id: str = "m1") -> dict[str, Any]:
     """A message of DispatchQueue, as the event source mapping delivers it."""
-    return record(bell.to_json(), message_id) | {"eventSourceARN": f"{QUEUE_ARN}:dispatch"}
+    return record(bell.to_json(), message_id) | {"eventSourceARN": f"{QUEUE_ARN}:bells"}
 
 
 @pytest.fixture
-def account() -> Iterator[Account]:
-    with prepared_account(_resources) as names:
-        clients = {name: shared_client(name) for name in SERVICES}
-        topic = clients["sns"].create_topic(Name="failures")["TopicArn"]  # moto's topics cannot be prepared
-        yield Account(clients, topic, **names)
-
-
-def _resources() -> dict[str, str]:
-    """Create the account's resources, and the process `p`; return their names."""
-    dynamodb, sqs, stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-    create_table(dynamodb, "slots", "process_name")
-    create_table(dynamodb, "requests", "process_name", "execution", INDEXES["requests"])
-    Processes(dynamodb, "slots", lambda: NOW).create("p", 1, "job")
-    fifo = {"FifoQueue": "true"}
-    machine = stepfunctions.create_state_machine(
-        name="workflow",
-        definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
-        roleArn="arn:aws:iam::123456789012:role/workflow",
-    )
-    return {
-        "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
-        "dispatch_url": sqs.create_queue(QueueName="dispatch")["QueueUrl"],
-        "ending_url": sqs.create_queue(QueueName="endings")["QueueUrl"],
-        "workflow_arn": machine["stateMachineArn"],
-    }
+def account(aws: AwsAccount) -> Account:
+    return Account(aws)
 
 
 @pytest.fixture
 def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Loads a function's app.py again, as a cold start does."""
-    for name, value in (OF_SLOTS | account.environment).items():
+    for name, value in OF_SLOTS.items():
         monkeypatch.setenv(name, value)
     read_again()
 
@@ -347,19 +297,18 @@ def chat(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatbotA
     The functions' clients come from a session of this test, so that its hooks end with the test.
     """
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
-    with ChatbotAccount(account.dynamodb, boto3.client("secretsmanager"), NOW) as made:
+    with ChatbotAccount(account.aws, NOW) as made:
         for name, value in made.environment.items():
             monkeypatch.setenv(name, value)
         yield made
 
 
 @pytest.fixture
-def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> WorkAccount:
-    """The worker's resources and variables, in the same account."""
-    made = WorkAccount()
-    for name, value in made.environment.items():
+def work_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> AwsAccount:
+    """The same account, with the worker's variables."""
+    for name, value in OF_THE_WORKER.items():
         monkeypatch.setenv(name, value)
-    return made
+    return account.aws
 
 
 @pytest.fixture
@@ -372,18 +321,10 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 
 @pytest.fixture
-def instances() -> Iterator[Instances]:
-    with prepared_account(token_table):
-        yield Instances(shared_client("dynamodb"), Api())
+def instances(aws: AwsAccount) -> Instances:
+    return Instances(shared_client("dynamodb"), Api())
 
 
 @pytest.fixture
-def workplace() -> Iterator[WorkerHarness]:
-    with prepared_account(worker_resources):
-        yield WorkerHarness()
-
-
-@pytest.fixture
-def quick_workplace() -> WorkerHarness:
-    """A workplace without moto, for thousands of deliveries."""
-    return WorkerHarness(InProcessAws())
+def workplace(aws: AwsAccount) -> WorkerHarness:
+    return WorkerHarness(aws)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account
 
@@ -34,6 +33,7 @@ class JanitorScene:
         self.check_takes = 0.0
         self.stopping_is_denied = False
         self.endless = False  # each page of runs has a next page
+        self._redrives = 0
         self.execution = execution_name("p", "order-1", 1, caller_of(token))
         account.glue.meta.events.register_last("before-call.glue.GetJobRuns", self._get_job_runs)
         account.glue.meta.events.register_last("before-call.glue.BatchStopJobRun", self._batch_stop)
@@ -64,35 +64,22 @@ class JanitorScene:
         assert self.execution in self.account.dispatch().started
 
     def abort(self, at: float = NOW) -> None:
-        """Abort the execution, and replace the real times in moto's answers by the test's."""
-        self.account.finish(self.execution)
-        self._stopped_at, self._redrives = at, 0
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions", self._set_dates)
+        """Abort the execution."""
+        self.account.aws.execution(self.execution, "ABORTED", stopped=at)
 
     def end_again(self, at: float) -> None:
-        """End the execution again, as after a redrive, which moto does not have."""
-        self._stopped_at, self._redrives = at, self._redrives + 1
+        """End the execution again, as after a redrive."""
+        self._redrives += 1
+        self.account.aws.execution(self.execution, stopped=at, redrives=self._redrives)
 
     def close(self, status: str, error: str = "", cause: str = "") -> None:
         """Let the workflow's execution have closed so, where it was aborted."""
-
-        def closed(parsed: Any, **_: Any) -> None:
-            if parsed.get("executionArn", "").endswith(f":workflow:{self.execution}"):
-                parsed.update(status=status, error=error, cause=cause)
-
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", closed)
+        self.account.aws.execution(self.execution, status, error=error, cause=cause)
 
     def release(self, outcome: str = "FAILED") -> None:
         """Record the outcome and free the slot, as the workflow does."""
         self.account.record(self.execution, outcome)
         self.account.free(self.execution)
-
-    def _set_dates(self, parsed: Any, **_: Any) -> None:
-        for execution in [parsed, *parsed.get("executions", [])]:
-            if "startDate" in execution:
-                execution |= {"startDate": datetime.fromtimestamp(NOW, UTC), "redriveCount": self._redrives}
-            if execution.get("stopDate"):
-                execution["stopDate"] = datetime.fromtimestamp(self._stopped_at, UTC)
 
     def run(self, state: str, run_id: str = "jr_1") -> None:
         self.runs = [
@@ -106,10 +93,9 @@ class JanitorScene:
 
 
 class ChildScene(JanitorScene):
-    """The scene of the janitor, with the executions of other state machines than the workflow as a dictionary.
+    """The scene of the janitor with child executions of other state machines than the workflow.
 
     Attributes:
-        children: execution ARN -> DescribeExecution's answer.
         stops: the ARNs that were stopped. A stopped child closes unless `stopping_takes_long`.
         calls: the operations on other state machines, with their ARNs.
         refused: the ARN of a state machine for which each call is denied.
@@ -117,22 +103,18 @@ class ChildScene(JanitorScene):
 
     def __init__(self, account: Account, token: str = "", **settings: Any) -> None:
         super().__init__(account, token)
-        self.children: dict[str, dict[str, Any]] = {}
         self.stops: list[str] = []
         self.calls: list[tuple[str, str]] = []
         self.stopping_takes_long = False
         self.refused = ""
+        account.aws.make_machine(TARGET)
         account.write("target", {"S": TARGET})
         account.write("run_settings", {"M": {name: {"N": str(value)} for name, value in settings.items()}})
-        self.answer_calls_of(account.stepfunctions)
-
-    def answer_calls_of(self, client: Any) -> None:
-        """Answer the calls of a client of Step Functions; moto answers those on the workflow's executions."""
         for operation in ("DescribeExecution", "StopExecution", "ListExecutions"):
-            client.meta.events.register_first(f"before-call.stepfunctions.{operation}", self._answer)
+            account.stepfunctions.meta.events.register_first(f"before-call.stepfunctions.{operation}", self._note)
 
-    def _answer(self, model: Any, params: Any, **_: Any) -> Any:
-        given = json.loads(params["body"])
+    def _note(self, model: Any, context: Any, **_: Any) -> Any:
+        given = context["parameters"]
         arn = given.get("executionArn") or given["stateMachineArn"]
         workflow = self.account.workflow_arn
         if arn.startswith((workflow, workflow.replace(":stateMachine:", ":execution:"))):
@@ -140,46 +122,22 @@ class ChildScene(JanitorScene):
         self.calls.append((model.name, arn))
         if self.refused and self.refused.rpartition(":")[2] in arn.split(":"):
             return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not permitted"}}
-        if model.name == "ListExecutions":
-            # With a state machine's ARN redriveFilter is an error (API Reference, ListExecutions).
-            assert (given["statusFilter"], "redriveFilter" in given) == ("RUNNING", False)
-            prefix = arn.replace(":stateMachine:", ":execution:") + ":"
-            listed = [child for of, child in self.children.items() if of.startswith(prefix)]
-            return http(200), {"executions": [c for c in listed if c["status"] == "RUNNING"]}
-        child = self.children.get(arn)
-        if child is None:
-            return http(400), {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no such execution"}}
         if model.name == "StopExecution":
             self.stops.append(arn)
-            if not self.stopping_takes_long:
-                child |= {"status": "ABORTED", "stopDate": datetime.fromtimestamp(self.account.now, UTC)}
-            return http(200), {}
-        return http(200), dict(child)
-
-    def _set_dates(self, parsed: Any, **more: Any) -> None:
-        described = [parsed, *parsed.get("executions", [])]
-        if not any(each.get("executionArn") in self.children for each in described):
-            super()._set_dates(parsed, **more)
+            return (http(200), {}) if self.stopping_takes_long else None
+        return None
 
     def child(self, status: str, /, at: float = NOW, name: str = "", target: str = TARGET, **changes: Any) -> None:
-        """Set the child execution of a holder. `at`: when it closed. `changes`: of DescribeExecution's answer."""
+        """Set the child execution of a holder. `at`: when it closed. `changes`: other fields than usual."""
         name = name or self.execution
-        arn = execution_arn(target, name)
-        answer = {
-            "executionArn": arn,
-            "name": name,
-            "status": status,
-            "startDate": datetime.fromtimestamp(NOW, UTC),
-            "input": json.dumps({"day": "monday", PARENT_FIELD: self.account.execution_arn(name)}),
-            "redriveCount": 0,
-        }
-        if status != "RUNNING":
-            answer["stopDate"] = datetime.fromtimestamp(at, UTC)
-        self.children[arn] = answer | changes
+        started_by = {"day": "monday", PARENT_FIELD: self.account.execution_arn(name)}
+        usual = {"status": status, "started": NOW, "input": json.dumps(started_by), "redrives": 0, "output": None}
+        usual["stopped"] = 0 if (usual | changes)["status"] == "RUNNING" else at
+        self.account.aws.execution(name, machine=target, **usual | changes)
 
     def no_child(self) -> None:
         """Step Functions knows no child execution."""
-        self.children.clear()
+        self.account.aws.make_machine(TARGET)
 
 
 def http(status: int) -> Any:

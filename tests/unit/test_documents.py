@@ -12,10 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import boto3
 import pytest
 import urllib3
-from moto import mock_aws
 
 from slotkeeper import observability, retry
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
@@ -23,8 +21,8 @@ from slotkeeper.events import DETAIL_TYPES
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.policy import parse_policy
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, checked
-from tests.simulation.account.tables import create_table
 from tests.unit.conftest import CONTEXT
 
 KEY = "0123456789abcdef"
@@ -92,11 +90,10 @@ def test_a_consumer_runs_with_the_variables_that_the_page_requires(
     answer: SimpleNamespace, own_work: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = parse_message(MESSAGE.replace("2026-11-21/eu", "注文-1"))
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), "ledger", "request_id")
-        records = [{"messageId": "m", "body": message.to_json(), "messageAttributes": {}, "eventSource": "aws:sqs"}]
-        assert own_work["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
-        row = boto3.client("dynamodb").scan(TableName="ledger")["Items"][0]
+    aws = AwsAccount().use()
+    records = [{"messageId": "m", "body": message.to_json(), "messageAttributes": {}, "eventSource": "aws:sqs"}]
+    assert own_work["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
+    (row,) = aws.tables.items("ledger")
     assert (row["request_id"]["S"], row["status"]["S"]) == (message.request_id, "SUCCEEDED")
     assert json.loads(row["result"]["S"]) == {"invoice": "i-1"}
     assert '"WorkSucceeded":[1.0]' in capsys.readouterr().out

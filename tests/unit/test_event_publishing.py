@@ -20,8 +20,9 @@ from slotkeeper.events import (
     CompletionEvents,
 )
 from slotkeeper.retry.downstream.downstreams import NAME
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import refuse
-from tests.simulation.account.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, Bus
+from tests.simulation.account.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA
 from tests.template.client_configs import longest_call
 from tests.unit.conftest import NOW
 
@@ -32,8 +33,7 @@ class Sender:
     """CompletionEvents with a client whose calls are recorded."""
 
     def __init__(self, seconds_left: float = 100.0) -> None:
-        self.client = boto3.client("events")
-        self.bus = Bus(self.client)
+        self.client, self.bus = boto3.client("events"), AwsAccount().use().bus
         self.asked: list[dict[str, Any]] = []
         self.client.meta.events.register(
             "before-parameter-build.events.PutEvents", lambda params, **_: self.asked.append(params)

@@ -76,7 +76,6 @@ def test_the_sender_of_ends_shows_no_token(
     scene.abort(at=LONG_AGO)
     scene.release()
     module = load("janitor" if function == "janitor" else "ending")
-    account.receive_answers_of(module._stepfunctions)
     if refusal:
         refuse(module._stepfunctions, "SendTaskFailure", refusal, message=TOKEN)  # as a real error may
     published = _events_of(module)

@@ -68,14 +68,11 @@ def registrar(account: Account, load: Load, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _make_job(account: Account, retries: int = 0) -> None:
-    account.glue.create_job(Name="job", Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
+    account.aws.make_job("job", MaxRetries=retries)
 
 
-def test_the_registrar_refuses_a_job_whose_runs_glue_queues(
-    registrar: Registrar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = {"JobRunQueuingEnabled": True}  # which moto's GetJob does not return
-    monkeypatch.setattr(registrar.module, "_glue", SimpleNamespace(get_job=lambda **_: {"Job": job}))
+def test_the_registrar_refuses_a_job_whose_runs_glue_queues(registrar: Registrar) -> None:
+    registrar.account.aws.make_job("job", JobRunQueuingEnabled=True)
     assert "JobRunQueuingEnabled; turn it off" in registrar.refusal(_custom_resource("Create"))
 
 
@@ -95,7 +92,7 @@ def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
 ) -> None:
     """A change of GlueJobName deletes the sample job. A process that kept it could not run."""
     _make_job(registrar.account)
-    registrar.account.glue.create_job(Name="mine", Role="role", Command={"Name": "glueetl"})
+    registrar.account.aws.make_job("mine")
     created = _custom_resource("Create")
     registrar.handle(created)
     if set_by_an_operator:
@@ -158,15 +155,8 @@ def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(registrar: Re
     assert registrar.handle(_permitted("new") | {"RequestType": "Delete"})["Status"] == "SUCCESS"
 
 
-def _make_machine(account: Account, name: str, kind: str = "STANDARD", **more: Any) -> str:
-    definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
-    role = "arn:aws:iam::123456789012:role/r"
-    made = account.stepfunctions.create_state_machine(name=name, definition=definition, roleArn=role, type=kind, **more)
-    return str(made["stateMachineArn"])
-
-
 def test_a_process_can_run_a_state_machine(registrar: Registrar) -> None:
-    target = _make_machine(registrar.account, "nightly")
+    target = registrar.account.aws.make_machine("nightly")
     assert registrar.handle(_custom_resource("Create", Target=target))["Status"] == "SUCCESS"
     assert registrar.account.item("new").target == target
 
@@ -186,10 +176,10 @@ def test_a_process_can_run_a_state_machine(registrar: Registrar) -> None:
 def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
     registrar: Registrar, target: str, reason: str
 ) -> None:
-    _make_machine(registrar.account, "nightly")
-    _make_machine(registrar.account, "quick", "EXPRESS")
+    registrar.account.aws.make_machine("nightly")
+    registrar.account.aws.make_machine("quick", "EXPRESS")
     encryption = {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": "arn:aws:kms:other"}
-    _make_machine(registrar.account, "secret", encryptionConfiguration=encryption)
+    registrar.account.aws.make_machine("secret", encryptionConfiguration=encryption)
     assert reason in registrar.refusal(_custom_resource("Create", Target=target))
     assert registrar.account.item("new") is None
 
@@ -245,7 +235,7 @@ SHARED = ["SLOT_TABLE_NAME", "REQUEST_TABLE_NAME", "DISPATCH_QUEUE_URL", "WORKFL
 def test_a_missing_setting_is_named(
     settings: Any, name: str, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable, value in (OF_SLOTS | account.environment).items():
+    for variable, value in OF_SLOTS.items():
         monkeypatch.setenv(variable, value)
     load_settings(settings)
     monkeypatch.delenv(name)

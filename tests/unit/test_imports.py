@@ -120,6 +120,13 @@ def test_no_two_test_files_have_one_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_the_tests_of_the_product_import_no_moto() -> None:
+    """It takes seconds. The account of tests/simulation answers; users test their own work with moto."""
+    paths = [ROOT / "conftest.py", *(ROOT / "tests").rglob("*.py")]
+    imported = {path: {name.partition(".")[0] for name in _imports(path)} for path in paths}
+    assert [str(path) for path, names in imported.items() if "moto" in names] == []
+
+
 def test_the_slots_package_loads_no_janitor() -> None:
     """A cold start that imports one module of a package loads all modules that the package exports."""
     loaded = _closure("slotkeeper.slots")

@@ -6,17 +6,18 @@ import re
 
 import pytest
 
+from tests.simulation.account.account import AwsAccount
 from tests.template.metrics import ROOT, Metric, in_output, in_source
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import CONTEXT, Account, Load, request_record
-from tests.unit.work_account import WorkAccount, invocation
+from tests.unit.work_messages import invocation
 
 BY_FILTER = Metric("GlueConcurrencyRefusals", "Count", ())
 
 
 @pytest.fixture
-def everything(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, str]:
+def everything(load: Load, chat: ChatbotAccount, work_account: AwsAccount) -> dict[str, str]:
     return function_output.by_function(load)
 
 

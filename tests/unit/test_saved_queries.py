@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.request import execution_name
+from tests.simulation.account.account import AwsAccount
 from tests.template.watched import QUERIES, widgets
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import Load
-from tests.unit.work_account import WorkAccount
 
 FILL_IN = {"YOUR-REQUEST-ID": "order-1", "ITS-EXECUTION": execution_name("p", "order-1", 1)}
 # Step Functions guide, "Using CloudWatch Logs to log execution history".
@@ -78,7 +78,7 @@ ALL = {name: _query(properties["QueryString"], properties["LogGroupNames"]) for 
 
 
 @pytest.fixture
-def lines(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> dict[str, list[dict[str, Any]]]:
+def lines(load: Load, chat: ChatbotAccount, work_account: AwsAccount) -> dict[str, list[dict[str, Any]]]:
     """Function -> its log lines, including its metrics, as Logs Insights reads them."""
     return {
         function: [json.loads(line) for line in text.splitlines() if line.startswith("{")]

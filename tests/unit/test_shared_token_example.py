@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.chat_service import ChatService, answer_to
 from dev.emulator.environment import ROOT
 from slotkeeper.token import Timing, TokenRefused, TokenTimeout
-from tests.simulation.account.tables import create_table
+from tests.simulation.account.account import AwsAccount
 
 EXAMPLE = ROOT / "examples" / "shared-token"
 README = (EXAMPLE / "README.md").read_text()
@@ -36,27 +34,26 @@ def service() -> Iterator[ChatService]:
 @pytest.fixture
 def app(service: ChatService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The function's module as it is deployed, with its shortest timeout."""
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), "tokens", "token_name")
-        credentials = f'{{"client_id": "{service.client_id}", "client_secret": "{service.client_secret}"}}'
-        boto3.client("secretsmanager").create_secret(Name="api", SecretString=credentials)
-        values = {
-            "API_URL": service.url,
-            "CREDENTIALS_SECRET": "api",
-            "TOKEN_TABLE_NAME": "tokens",
-            "TIMEOUT_SECONDS": str(TIMEOUT["MinValue"]),
-            "POWERTOOLS_SERVICE_NAME": "greeter",
-        }
-        assert set(GREETER["Environment"]["Variables"]) == set(values)
-        for name, value in values.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.syspath_prepend(EXAMPLE / "greeter")
-        names = ("app", "chat_api")
-        for name in names:
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        yield importlib.import_module("app")
-        for name in names:
-            sys.modules.pop(name, None)
+    aws = AwsAccount().use()
+    credentials = f'{{"client_id": "{service.client_id}", "client_secret": "{service.client_secret}"}}'
+    aws.secrets["api"] = {"SecretString": credentials}
+    values = {
+        "API_URL": service.url,
+        "CREDENTIALS_SECRET": "api",
+        "TOKEN_TABLE_NAME": "tokens",
+        "TIMEOUT_SECONDS": str(TIMEOUT["MinValue"]),
+        "POWERTOOLS_SERVICE_NAME": "greeter",
+    }
+    assert set(GREETER["Environment"]["Variables"]) == set(values)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(EXAMPLE / "greeter")
+    names = ("app", "chat_api")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module("app")
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 def _call(app: Any, seconds: float) -> Any:
@@ -88,7 +85,6 @@ def test_a_timeout_below_the_templates_minimum_allows_no_refresh(app: Any, servi
 
 
 def test_a_secret_without_a_value_is_named_as_in_the_readme(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    boto3.client("secretsmanager").create_secret(Name="empty")
     monkeypatch.setenv("CREDENTIALS_SECRET", "empty")
     (message,) = re.findall(r"```text\n(.+)\n```", README)
     with pytest.raises(TokenRefused, match=f"^{message}$"):

@@ -15,7 +15,7 @@ from slotkeeper.slots.request import execution_name
 from tests.simulation.account.boundary import lose_answer, refuse
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, bell_record, request_record
 from tests.unit.function_lines import counted, written
-from tests.unit.work_account import invocation
+from tests.unit.work_messages import invocation
 
 LATE = "2020-01-01T00:00:00Z"
 

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from slotkeeper.events import MAX_TRIES
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import Killed, kill_before, refuse
 from tests.unit.conftest import Load
-from tests.unit.work_account import WorkAccount, record
+from tests.unit.work_messages import record
 from tests.unit.worker_function import WorkerFunction, work
 
 
 @pytest.fixture
-def worker(work_account: WorkAccount, load: Load) -> WorkerFunction:
+def worker(work_account: AwsAccount, load: Load) -> WorkerFunction:
     return WorkerFunction(load("worker"))
 
 
@@ -73,12 +74,12 @@ EXHAUSTED = {"request_id": "r", "payload": {"fails": "not now"}, "retries": ["20
     ],
 )
 def test_a_request_that_the_worker_dead_letters_is_published(
-    worker: WorkerFunction, work_account: WorkAccount, body: Any, code: str, expected: dict[str, Any]
+    worker: WorkerFunction, work_account: AwsAccount, body: Any, code: str, expected: dict[str, Any]
 ) -> None:
     worker.handle(work("taken", message_id="m0"))
     assert worker.handle(record(body)) == []
     (_, event) = worker.bus.published
-    (message,) = work_account.dead_letters()
+    (message,) = work_account.sent_to("work-dead")
     assert event == event | expected
     assert (event["flow"], event["code"], event["kept_in"]) == ("worker", code, "work-dead")
     assert event["reason"] == message["MessageAttributes"]["reason"]["StringValue"]

@@ -1,4 +1,4 @@
-"""A token table in moto, an API with one live token, and instances that share it."""
+"""An API with one live token, and instances that share it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from slotkeeper.token import AuthenticationRefused, SharedToken, Timing, TokenEvent, TokenTable, Unauthorized
-from tests.simulation.account.quick_clients import shared_client
-from tests.simulation.account.tables import create_table
 
 TABLE = "tokens"
 NAME = "bot"
 NOW = 1_800_000_000.0
-# For tests that wait for the end of these times. They are many times the time of a call to moto on a busy machine.
+# For tests that wait for the end of these times. They are many times the time of a call on a busy machine.
 BRIEF = Timing(api=1.0, store=0.5, clock_skew=0.0, min_interval=0.0)
 QUICK = Timing(api=2.0, store=1.0, clock_skew=0.0, min_interval=0.0)
 
@@ -54,11 +52,6 @@ class Api:
         if token != self.live:
             raise Unauthorized
         return "answer"
-
-
-def token_table() -> None:
-    """Create the table."""
-    create_table(shared_client("dynamodb"), TABLE, "token_name")
 
 
 class Instances:

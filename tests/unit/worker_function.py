@@ -1,4 +1,4 @@
-"""The worker's function over moto, with a stopped clock and work that the payload controls."""
+"""The worker's function with a stopped clock and work that the payload controls."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from types import ModuleType
 from typing import Any
 
 from slotkeeper.retry import Poison, Retryable, WorkRequest
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import Killed
-from tests.simulation.account.completion_events import Bus
 from tests.unit.conftest import NOW
-from tests.unit.work_account import invocation, record
+from tests.unit.work_messages import invocation, record
 
 
 class WorkerFunction:
     """One container.
 
     Attributes:
-        bus: has the events that it publishes, if it publishes any.
+        bus: has the events that it publishes.
         seconds: the time limit of the last work.
     """
 
@@ -27,9 +27,10 @@ class WorkerFunction:
         self.consumer = self.worker._consumer
         self.seconds = 0.0
         self.at(NOW)
+        assert AwsAccount.current
+        self.bus = AwsAccount.current.bus
         if self.worker._events:
             self.events = self.worker._events._events
-            self.bus = Bus(self.events)
 
     def at(self, now: float) -> None:
         for part in (self.consumer, self.consumer._deferrals, self.consumer._downstreams):

@@ -1,7 +1,6 @@
-"""A worker over moto with a test's clock: messages, schedules, and work whose outcome the payload sets.
+"""A worker with a test's clock: messages, schedules, and work whose outcome the payload sets.
 
-moto stores and validates each message and schedule. The harness computes when a message is visible, since moto uses the
-real clock for delays and visibility timeouts.
+The account validates each message and stores each schedule. The harness delivers the messages.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.attempt import Outcome
 from slotkeeper.retry.consumer import Consumer, DownstreamOf, StillInProgress
@@ -27,11 +25,10 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import PolicyParameter, PolicyUnavailable
-from tests.simulation.account.boundary import Killed, note_parameters
-from tests.simulation.account.in_process_aws import InProcessAws
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.boundary import Killed
 from tests.simulation.account.quick_clients import shared_client
-from tests.simulation.account.tables import create_table
-from tests.unit.work_messages import ALLOWED, QueuedMessage, due
+from tests.unit.work_messages import QueuedMessage, due
 
 NOW = 1_800_000_000.0
 VISIBILITY = 720.0
@@ -58,50 +55,31 @@ LEFT_ON_THE_QUEUE = (
 When = Literal["before", "after"]
 
 
-def worker_resources() -> None:
-    """Create the worker's resources in moto, except the policy."""
-    for table in (TABLE, EFFECTS):
-        create_table(shared_client("dynamodb"), table, "request_id")
-    create_table(shared_client("dynamodb"), DOWNSTREAMS, "downstream")
-    shared_client("scheduler").create_schedule_group(Name=GROUP)
-    for name in (WORK, WORK_DEAD):
-        shared_client("sqs").create_queue(QueueName=name)
-
-
 class WorkerHarness:
-    """A worker whose calls are recorded in `calls` and can be interrupted. The test reads with other clients."""
+    """A worker whose calls are recorded in `calls` and can be interrupted."""
 
-    def __init__(self, engine: InProcessAws | None = None) -> None:
-        self._own = SimpleNamespace(**{name: shared_client(name, "test") for name in ("dynamodb", "scheduler", "ssm")})
+    def __init__(self, aws: AwsAccount) -> None:
+        self.aws, self.now = aws, NOW
+        aws.clock = lambda: self.now
         self.dynamodb, self.sqs, self.scheduler, self.ssm = map(shared_client, ("dynamodb", "sqs", "scheduler", "ssm"))
         self.calls: list[str] = []
         self._strikes: dict[tuple[int, When], Callable[[], None]] = {}
         self._unnoted = True
         self._hook("before")
-        if engine:
-            for client in (self.dynamodb, self.sqs, self.scheduler, self.ssm, *vars(self._own).values()):
-                engine.answer_calls_of(client)
-        self.queue_url, self.dead_letter_url = (
-            self.sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (WORK, WORK_DEAD)
-        )
+        self.queue_url, self.dead_letter_url = map(aws.make_queue, (WORK, WORK_DEAD))
         self.put_policy("{}")
 
-        self.now = NOW
         self.queue: list[QueuedMessage] = []
         self.seen: list[QueuedMessage] = []
         self.dead_letters: list[QueuedMessage] = []
         self.performed: list[tuple[str, int]] = []
-        self.effects: list[tuple[str, int]] = []
         self.left: list[BaseException] = []
         self.deaths = 0
         self.refused_schedules: list[str] = []
         self.invalid_policies: list[str] = []
         self.remaining = INVOCATION
         self._ids = itertools.count(1)
-        self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", note_parameters)
-        self.dynamodb.meta.events.register("before-parameter-build.dynamodb.PutItem", note_parameters)
         self.sqs.meta.events.register("after-call.sqs.SendMessage", self._note_sent)
-        self.dynamodb.meta.events.register("after-call.dynamodb.PutItem", self._note_effect)
         self.sqs.meta.events.register_last("before-call.sqs.ChangeMessageVisibility", self._change_visibility)
         self._hook("after")
         self._unnoted = False
@@ -115,10 +93,7 @@ class WorkerHarness:
         Args:
             watches: the downstream whose state it asks before each attempt; None: it asks none.
         """
-        with self.unnoted():
-            self.sqs.set_queue_attributes(
-                QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(max_message_bytes)}
-            )
+        self.aws.make_queue(WORK, MaximumMessageSize=str(max_message_bytes))
         self.ledger = Ledger(self.dynamodb, TABLE)
         self.retries = RetryQueue(
             self.sqs,
@@ -134,21 +109,16 @@ class WorkerHarness:
         self.policy = PolicyParameter(
             self.ssm, PARAMETER, on_invalid=self.invalid_policies.append, clock=lambda: self.now
         )
+        table = DownstreamTable(self.dynamodb, DOWNSTREAMS)
+        downstreams = Downstreams(table, most=CONCURRENCY, clock=lambda: self.now)
         self.consumer = Consumer(
             self.ledger,
             self.retries,
             self.dead_letter_queue,
             self.policy,
-            downstreams=self._downstreams() if watches else None,
+            downstreams=downstreams if watches else None,
             downstream=watches or DEFAULT,
             work_seconds=50,
-            clock=lambda: self.now,
-        )
-
-    def _downstreams(self) -> Downstreams:
-        return Downstreams(
-            DownstreamTable(self.dynamodb, DOWNSTREAMS),
-            most=CONCURRENCY,
             clock=lambda: self.now,
         )
 
@@ -171,26 +141,23 @@ class WorkerHarness:
         sent = context["parameters"]
         if "MessageId" not in parsed:
             return
-        texts = [sent["MessageBody"], *(value["StringValue"] for value in sent["MessageAttributes"].values())]
-        assert all(text and ALLOWED.fullmatch(text) for text in texts), "SQS would have refused it"
-        assert message_attributes.size(texts[0], sent["MessageAttributes"]) <= 1_048_576
         delay = sent.get("DelaySeconds", 0)
-        assert 0 <= delay <= 900
         message = QueuedMessage(sent["MessageBody"], self.now + delay, parsed["MessageId"], sent["MessageAttributes"])
         message.sent_at = self.now
         (self.queue if sent["QueueUrl"] == self.queue_url else self.dead_letters).append(message)
 
-    def _change_visibility(self, params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
-        asked = json.loads(params["body"])
+    def _change_visibility(self, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
+        asked = context["parameters"]
         (message,) = [each for each in self.seen if each.handle == asked["ReceiptHandle"]]
         assert 0 <= asked["VisibilityTimeout"] <= 43_200  # SQS API Reference, ChangeMessageVisibility
         message.visible_at = self.now + asked["VisibilityTimeout"]
         return SimpleNamespace(status_code=200), {}
 
-    def _note_effect(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
-        if "Error" not in parsed and context["parameters"]["TableName"] == EFFECTS:
-            item = context["parameters"]["Item"]
-            self.effects.append((item["request_id"]["S"], int(item["attempt"]["N"])))
+    @property
+    def effects(self) -> list[tuple[str, int]]:
+        """Request id and attempt of the effects that were written."""
+        items = self.aws.tables.items(EFFECTS)
+        return [(item["request_id"]["S"], int(item["attempt"]["N"])) for item in items]
 
     def strike(self, call: int, when: When, strike: Callable[[], None]) -> None:
         """Call `strike` before or after the worker's call of this number. The next call has number 1."""
@@ -236,7 +203,7 @@ class WorkerHarness:
         return only
 
     def put_policy(self, value: str) -> None:
-        self._own.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
+        self.aws.parameters[PARAMETER] = value
 
     def consume(self, message: QueuedMessage) -> Outcome:
         """Deliver a message and delete it. If the consumer raises, the message stays on the queue."""
@@ -285,30 +252,29 @@ class WorkerHarness:
     def fire(self, schedule: dict[str, Any]) -> QueuedMessage:
         """Advance the clock to a schedule's time: it sends its input and is deleted."""
         self.now = max(self.now, due(schedule))
-        self._own.scheduler.delete_schedule(Name=schedule["Name"], GroupName=GROUP)
+        self.aws.drop_schedule(schedule["Name"])
         return self.send(body=schedule["Target"]["Input"])
 
     def schedules(self) -> list[dict[str, Any]]:
-        listed = self._own.scheduler.list_schedules(GroupName=GROUP)["Schedules"]
-        return [self._own.scheduler.get_schedule(Name=one["Name"], GroupName=GROUP) for one in listed]
+        return list(self.aws.schedules.values())
 
     def row(self, request_id: str = "r") -> dict[str, Any]:
         """The ledger's item, without the types."""
-        key = {"request_id": {"S": request_id}}
-        item = self._own.dynamodb.get_item(TableName=TABLE, Key=key, ConsistentRead=True).get("Item", {})
+        item = self.aws.tables.item(TABLE, request_id)
         return {name: next(iter(value.values())) for name, value in item.items()}
 
     def put_row(self, request_id: str = "r", **attributes: Any) -> None:
         """Replace the ledger's item."""
-        item = {"request_id": {"S": request_id}, **attributes}
-        self._own.dynamodb.put_item(TableName=TABLE, Item=item)
+        self.aws.tables.put(TABLE, {"request_id": {"S": request_id}, **attributes})
 
     def health(self) -> Health:
         """The state of the downstream."""
-        return DownstreamTable(self._own.dynamodb, DOWNSTREAMS).read(DEFAULT)
+        with self.unnoted():
+            return DownstreamTable(self.dynamodb, DOWNSTREAMS).read(DEFAULT)
 
     def set_health(self, health: Health) -> None:
-        DownstreamTable(self._own.dynamodb, DOWNSTREAMS).change(DEFAULT, lambda _before: (health, None))
+        with self.unnoted():
+            DownstreamTable(self.dynamodb, DOWNSTREAMS).change(DEFAULT, lambda _before: (health, None))
 
     # The work.
 

@@ -11,7 +11,7 @@ from dev.tools.function_folders import code_folders
 from tests.simulation.account.cold_functions import Functions
 from tests.unit.fuzz.conftest import functions
 from tests.unit.fuzz.test_fuzz_work import check_nothing_is_lost, run
-from tests.unit.work_account import record
+from tests.unit.work_messages import record
 
 __all__ = ["functions"]  # a fixture
 

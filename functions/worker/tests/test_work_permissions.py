@@ -10,7 +10,7 @@ from typing import Any
 
 from dev.tools.function_folders import FUNCTIONS, code_folders
 from tests.http_servers import Listener
-from tests.simulation.account.in_process_tables import LEDGER
+from tests.simulation.account.items import LEDGER
 from tests.template.roles import needs
 from tests.template.roles.cases import message, put
 from tests.template.roles.evidence import stack

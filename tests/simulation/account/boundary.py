@@ -103,4 +103,4 @@ def passed_values(client: Any, operation: str, parameter: str) -> list[Any]:
 
 def note_parameters(params: Any, context: dict[str, Any], **_: Any) -> None:
     """For `before-parameter-build`: keeps the call's parameters for the hooks of `before-call`."""
-    context["parameters"] = dict(params)
+    context["parameters"] = params

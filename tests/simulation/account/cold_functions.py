@@ -20,40 +20,23 @@ import pytest
 import urllib3
 
 from slotkeeper.slots import janitor, run_report
-from tests.simulation.account.boundary import note_parameters
-from tests.simulation.account.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.function_environment import OF_SLOTS, OF_THE_CHATBOT, OF_THE_WORKER, read_again
+from tests.simulation.account.items import DOWNSTREAMS
+from tests.simulation.account.quick_clients import shared_client
 from tests.unit.conftest import CODE, CONTEXT
 
-ENVIRONMENT = (
-    OF_SLOTS
-    | OF_THE_WORKER
-    | {
-        "SLOT_TABLE_NAME": SLOTS,
-        "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
-        "REQUEST_TABLE_NAME": REQUESTS,
-        "DISPATCH_QUEUE_URL": "https://sqs/bells",
-        "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
-        "ENDING_QUEUE_URL": "https://sqs/endings",
-        "TOKEN_TABLE_NAME": TOKENS,
-        "SEEN_SIGNATURE_TABLE_NAME": SEEN,
-        "SIGNING_KEY_SECRET": "signing",
-        "API_CREDENTIALS_SECRET": "credentials",
-        "CHAT_API_URL": "http://127.0.0.1:9",
-        "TOKEN_MIN_REFRESH_SECONDS": "0",
-        "WORK_QUEUE_URL": "https://sqs/work",
-        "WORK_DEAD_LETTER_QUEUE_URL": "https://sqs/work-dead",
-        "REQUEST_LEDGER_TABLE_NAME": LEDGER,
-        "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
-        "WORKER_CONCURRENCY": "25",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": "/dev/null",
-        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-    }
-)
-
-
+ENVIRONMENT = {
+    **OF_SLOTS,
+    **OF_THE_WORKER,
+    **OF_THE_CHATBOT,
+    "CHAT_API_URL": "http://127.0.0.1:9",
+    "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
+    "WORKER_CONCURRENCY": "25",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
 RESPONSE_URL = "http://cloudformation/answer"
 LARGEST_RESPONSE = 4096
 
@@ -71,15 +54,12 @@ class Ran:
 
 
 class Functions:
-    """Loads functions for every example, with clients that are created once for a test."""
+    """Loads functions for every example, with shared clients."""
 
-    def __init__(self, session: boto3.Session, patch: pytest.MonkeyPatch) -> None:
-        self._session = session
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
-        self._clients: dict[str, Any] = {}
         self._compiled: dict[str, CodeType] = {}
         self.code = dict(CODE)  # function -> the folder of its app.py
-        self.account = InProcessAws()
         self.answered: list[dict[str, Any]] = []
         self._request = urllib3.PoolManager.request
 
@@ -88,7 +68,9 @@ class Functions:
             self._patch.setenv(name, value)
         for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "TOKEN_REFRESHER_FUNCTION"):
             self._patch.delenv(name, raising=False)
-        self._patch.setattr(boto3, "client", self._client)
+        self._patch.setattr(AwsAccount, "current", None)
+        self.new_account()
+        self._patch.setattr(boto3, "client", lambda service, **_: shared_client(service))
         self._patch.setattr(urllib3.PoolManager, "request", partialmethod(self._put))
         # A simulated clock: a slow machine must not use up an invocation's time. A sleep moves it, and each read by
         # 1 ms, so that code that waits without a sleep ends. Threads of other tests keep the real clock.
@@ -97,7 +79,6 @@ class Functions:
         self._patch.setattr("time.sleep", self._sleep)
         self._patch.setattr("time.monotonic", self._read_clock)
         read_again(run_report, janitor)
-        self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # not part of a function's output
         return self
 
     def __exit__(
@@ -122,20 +103,17 @@ class Functions:
         self._now += 0.001
         return self._now
 
-    def _client(self, service: str, **_: Any) -> Any:
-        if service not in self._clients:
-            client = self._session.client(service)
-            client.meta.events.register("before-parameter-build", note_parameters)
-            client.meta.events.register(
-                "before-call", lambda model, context, **_: self.account.answer(model, context["parameters"])
-            )
-            self._clients[service] = client
-        return self._clients[service]
+    @property
+    def account(self) -> AwsAccount:
+        assert AwsAccount.current
+        return AwsAccount.current
 
-    def new_account(self) -> InProcessAws:
-        self.account = InProcessAws()
+    def new_account(self) -> AwsAccount:
+        """An account with a Glue job."""
         self.answered.clear()
-        return self.account
+        account = AwsAccount().use()
+        account.make_job("job")
+        return account
 
     def _put(self, pool: urllib3.PoolManager, method: str, url: str, **fields: Any) -> Any:
         """Record an answer to CloudFormation; pass on other requests, which are for the chat API."""
@@ -176,7 +154,7 @@ class Functions:
             root.handlers = handlers
             root.setLevel(level)
         output.write("".join(str(one.message) for one in warned))
-        self.account.check_events()
+        assert self.account.bus.published is not None  # each is checked
         return Ran(answer, raised, output.getvalue())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -16,7 +15,6 @@ from slotkeeper.events import (
     SCHEMA_FILE,
     SOURCE,
 )
-from tests.simulation.account.boundary import note_parameters
 
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
 BREAKER_SCHEMA: dict[str, Any] = json.loads(BREAKER_SCHEMA_FILE.read_text())
@@ -40,29 +38,25 @@ def checked(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 class Bus:
-    """Records the entries that an EventBridge client sends. `refuse_next` has error codes for the next entries."""
+    """The entries that EventBridge has accepted. `refuse_next` has error codes for the next entries."""
 
-    def __init__(self, client: Any) -> None:
-        self._entries: list[dict[str, Any]] = []
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
         self.refuse_next: list[str] = []
         self.calls = 0
-        client.meta.events.register("before-parameter-build.events.PutEvents", note_parameters)
-        client.meta.events.register_last("before-call", self._answer)  # after the hooks of a test
 
-    def _answer(self, context: dict[str, Any], **_: Any) -> Any:
+    def put(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The result of each entry."""
         self.calls += 1
-        (entry,) = context["parameters"]["Entries"]
+        return [self._put(entry) for entry in entries]
+
+    def _put(self, entry: dict[str, Any]) -> dict[str, Any]:
         if self.refuse_next:
-            entry_result = {"ErrorCode": self.refuse_next.pop(0), "ErrorMessage": "refused"}
-        else:
-            self._entries.append(entry)
-            entry_result = {"EventId": "event"}
-        return SimpleNamespace(status_code=200), {
-            "FailedEntryCount": int("ErrorCode" in entry_result),
-            "Entries": [entry_result],
-        }
+            return {"ErrorCode": self.refuse_next.pop(0), "ErrorMessage": "refused"}
+        self.entries.append(entry)
+        return {"EventId": "event"}
 
     @property
     def published(self) -> list[dict[str, Any]]:
-        """The details of all accepted entries, each checked."""
-        return [checked(entry) for entry in self._entries]
+        """The details of all accepted entries, each checked now: the sender would catch the error."""
+        return [checked(entry) for entry in self.entries]

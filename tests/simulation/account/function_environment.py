@@ -9,6 +9,8 @@ from types import ModuleType
 from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
+from tests.simulation.account.executions import WORKFLOW
+from tests.simulation.account.items import LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
 
 OF_SLOTS = {
     "EVENT_BUS_NAME": "default",
@@ -17,12 +19,21 @@ OF_SLOTS = {
     "REQUEST_RETENTION_DAYS": "30",
     "FAILED_RETENTION_DAYS": "90",
     "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
+    "SLOT_TABLE_NAME": SLOTS,
+    "REQUEST_TABLE_NAME": REQUESTS,
+    "WORKFLOW_ARN": WORKFLOW,
+    "DISPATCH_QUEUE_URL": "https://sqs/bells",
+    "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
+    "ENDING_QUEUE_URL": "https://sqs/endings",
     "STACK_NAME": "slotkeeper",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
     "POWERTOOLS_SERVICE_NAME": "slotkeeper",
     "POWERTOOLS_TRACE_DISABLED": "true",
 }
 OF_THE_WORKER = {
+    "WORK_QUEUE_URL": "https://sqs/work",
+    "WORK_DEAD_LETTER_QUEUE_URL": "https://sqs/work-dead",
+    "REQUEST_LEDGER_TABLE_NAME": LEDGER,
     "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
     "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
     "RETRY_SCHEDULE_GROUP": "retries",
@@ -31,6 +42,13 @@ OF_THE_WORKER = {
     "RETRY_POLICY_PARAMETER": "/policy",
     "SCHEDULER_BEYOND_SECONDS": "900",
     "WORK_SECONDS": "50",
+}
+OF_THE_CHATBOT = {
+    "TOKEN_TABLE_NAME": TOKENS,
+    "SEEN_SIGNATURE_TABLE_NAME": SEEN,
+    "SIGNING_KEY_SECRET": "signing",
+    "API_CREDENTIALS_SECRET": "credentials",
+    "TOKEN_MIN_REFRESH_SECONDS": "0",
 }
 
 

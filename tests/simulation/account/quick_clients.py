@@ -1,15 +1,14 @@
-"""Caches for botocore and moto: the same clients and answers at a third of the processor time.
+"""Caches for botocore: the same clients and answers at a third of the processor time.
 
 A test creates its own sessions and clients. For each client botocore parses the service's description, copies its
 handlers and compiles its endpoint rules: most of the time of a test with one or two clients. `install` replaces
-functions of botocore and moto by cached ones with the same result. Tests of one thread use a `shared_client`.
+functions of botocore by cached ones with the same result. Tests of one thread use a `shared_client`.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +16,6 @@ import botocore.session
 from botocore import UNSIGNED, client, hooks, httpsession, regions, useragent
 from botocore.config import Config
 from botocore.hooks import NodeList
-from moto.core import models as moto_models
-from moto.core import responses as moto_responses
-from moto.core import utils as moto_utils
-
-VARIABLE_KEYWORDS = inspect.CO_VARKEYWORDS
 
 
 def install() -> None:
@@ -31,16 +25,10 @@ def install() -> None:
     regions.EndpointProvider = _once_for_each_description(regions.EndpointProvider)
     client.ClientCreator._create_methods = _methods_of_a_model(client.ClientCreator._create_methods)
     hooks.EventAliaser._alias_event_name = _alias_of_a_name(hooks.EventAliaser._alias_event_name)
-    hooks.accepts_kwargs = _accepts_kwargs
     httpsession.create_urllib3_context = functools.cache(httpsession.create_urllib3_context)
     hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
     useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
     useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
-    moto_responses.method_names_from_class = functools.cache(moto_responses.method_names_from_class)
-    # Also of moto's services, which are imported later: SQS calls it for each attribute of each queue that it answers.
-    attribute_name = functools.cache(moto_utils.camelcase_to_underscores)
-    moto_utils.camelcase_to_underscores = moto_responses.camelcase_to_underscores = attribute_name
-    moto_models.RESPONSES_METHODS.clear()  # only callers of the `requests` library need them
 
 
 class _Handlers(hooks._PrefixTrie):
@@ -65,7 +53,7 @@ class _Handlers(hooks._PrefixTrie):
 
 @functools.cache
 def _client(service: str, owner: str) -> tuple[Any, hooks._PrefixTrie, dict[str, Any]]:
-    """A client, its handlers and those with an id. Its calls are not signed, since moto checks no signature."""
+    """A client, its handlers and those with an id. Its calls are not signed, since no account checks a signature."""
     made = botocore.session.get_session().create_client(service, config=Config(signature_version=UNSIGNED))
     emitter = made.meta.events._emitter
     handlers = emitter._handlers
@@ -114,11 +102,6 @@ def _methods_of_a_model(create: Callable[..., dict[str, Any]]) -> Callable[..., 
 def _alias_of_a_name(alias: Callable[..., str]) -> Callable[..., str]:
     aliases = functools.cache(functools.partial(alias, hooks.EventAliaser(None)))
     return lambda _aliaser, event_name: aliases(event_name)
-
-
-def _accepts_kwargs(handler: Callable[..., Any]) -> bool:
-    code = getattr(inspect.unwrap(handler), "__code__", None)
-    return bool(code.co_flags & VARIABLE_KEYWORDS) if code else bool(inspect.getfullargspec(handler)[2])
 
 
 def _copied(node: dict[str, Any]) -> dict[str, Any]:

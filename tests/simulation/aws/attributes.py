@@ -76,14 +76,22 @@ def size_of(value: Record) -> int | None:
     return len(value[kind]) if kind in ("B", "L", "SS", "NS", "BS") else None
 
 
-def bytes_of(value: Record) -> int:
-    """The size of a value in an item, nearly (Developer Guide, "DynamoDB item sizes and formats")."""
+def item_bytes(item: Record) -> int:
+    """The size of an item (Developer Guide, "DynamoDB item sizes and formats", which calls numbers approximate)."""
+    return sum(len(name.encode()) + _bytes_of(value) for name, value in item.fields.items())
+
+
+def _bytes_of(value: Record) -> int:
     kind = kind_of(value)
     if kind == "M":
-        return 3 + sum(1 + len(name) + bytes_of(part) for name, part in value["M"].fields.items())
+        return 3 + len(value["M"].fields) + item_bytes(value["M"])
     if kind == "L":
-        return 3 + sum(1 + bytes_of(part) for part in value["L"])
-    return len(str(value[kind]).encode())
+        return 3 + sum(1 + _bytes_of(part) for part in value["L"])
+    if kind == "N":
+        number = number_of(value).normalize()
+        digits = len(number.as_tuple().digits) if number else 0
+        return 1 + -(-digits // 2) + number.is_signed()  # a byte for two digits, without zeros at either end
+    return 1 if kind in ("BOOL", "NULL") else len(str(value[kind]).encode())
 
 
 @cache

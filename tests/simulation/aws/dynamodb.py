@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.simulation.account.tables import Index
-from tests.simulation.aws.attributes import Invalid, bytes_of, canonical_map
+from tests.simulation.aws.attributes import Invalid, canonical_map, item_bytes
 from tests.simulation.aws.conditions import Condition, condition
 from tests.simulation.aws.expressions import ExpressionError, Paths, Scope, Used, projected, projection
 from tests.simulation.aws.updates import Update, update
@@ -61,6 +61,15 @@ _LARGEST_PAGE = 1_048_576  # bytes (Amazon DynamoDB API Reference, Query, LastEv
 def tables(**items: Iterable[Mapping[str, Any]]) -> Record:
     """Tables of KEY_ATTRIBUTES with these items, in boto3's low-level form."""
     return record({table: _keyed(table, [freeze(item) for item in listed]) for table, listed in items.items()})
+
+
+def declare(table: str, key: str, sort_key: str = "", indexes: Mapping[str, Index] | None = None) -> None:
+    """Add another table's name, keys and indexes to those that are known."""
+    KEY_ATTRIBUTES[table] = key
+    if sort_key:
+        SORT_KEYS[table] = sort_key
+    if indexes:
+        INDEXES[table] = dict(indexes)
 
 
 def item_of(state: Record, table: str, key: str) -> dict[str, Any] | None:
@@ -179,7 +188,7 @@ def _with_only(item: Record, names: set[str]) -> Record:
 def _first_page(entries: list[Record], limit: int) -> list[Record]:
     size = 0
     for number, entry in enumerate(entries[:limit]):
-        size += sum(len(name) + bytes_of(value) for name, value in entry.fields.items())
+        size += item_bytes(entry)
         if number and size > _LARGEST_PAGE:
             return entries[:number]
     return entries[:limit]

@@ -124,9 +124,9 @@ def _listed(arn: str, execution: Record) -> dict[str, Any]:
 
 
 def _details(execution: Record) -> dict[str, Any]:
-    output = {"output": execution.get("output", "{}")} if execution["status"] == "SUCCEEDED" else {}
-    errors = {name: execution[name] for name in ("error", "cause") if execution[name]}
-    return {"input": execution["input"]} | output | errors
+    output = execution.get("output", "{}") if execution["status"] == "SUCCEEDED" else None
+    shown = {name: execution[name] for name in ("error", "cause") if execution[name]}
+    return {"input": execution["input"]} | shown | ({} if output is None else {"output": output})
 
 
 def _name_of(arn: str) -> str:

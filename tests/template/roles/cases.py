@@ -16,7 +16,7 @@ from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import execution_name
 from tests.http_servers import Listener
 from tests.simulation.account.cold_functions import RESPONSE_URL
-from tests.simulation.account.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SLOTS, TOKENS
+from tests.simulation.account.items import DOWNSTREAMS, LEDGER, REQUESTS, SLOTS, TOKENS
 from tests.template.roles.recording import CONDITION, Case, Recorded
 from tests.template.roles.resolved_template import Stack
 from tests.unit.conftest import request_record
@@ -176,8 +176,8 @@ def closed(job: str) -> Iterator[Case]:
             put(REQUESTS, row("p-1", "STARTED"))(account)
             account.execution("p-1", "FAILED" if error else "ABORTED", error=error)
             account.age_executions(DAY)
-            account.jobs = {job: {"Name": job}}
-            account.runs = [{"Id": "jr_1", "JobRunState": "RUNNING", "Arguments": {"--slotkeeper-execution": "p-1"}}]
+            account.make_job(job)
+            account.run_job(job, "RUNNING", {"--slotkeeper-execution": "p-1"})
 
         return arrange
 
@@ -208,8 +208,7 @@ def with_child(target: str) -> Iterator[Case]:
         account.execution("p-1", "ABORTED")
         account.age_executions(DAY)
         given = json.dumps({"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": account.executions["p-1"]["executionArn"]})
-        arn = target.replace(":stateMachine:", ":execution:") + ":p-1"
-        account.children[arn] = {"name": "p-1", "status": "RUNNING", "input": given, "redriveCount": 0}
+        account.execution("p-1", "RUNNING", target, input=given)
 
     for function, event in (("JanitorFunction", {}), ("EndingFunction", CLOSED)):
         yield Case(function, "its child runs", event, runs)
@@ -222,7 +221,8 @@ def process_registrar(job: str, targets: list[str]) -> Iterator[Case]:
     def there(item: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             put(SLOTS, item)(account)
-            account.jobs = {job: {"Name": job}}
+            for each in targets:
+                (account.make_machine if ":stateMachine:" in each else account.make_job)(each)
 
         return arrange
 
@@ -284,7 +284,7 @@ def worker() -> Iterator[Case]:
 
     def scheduled_and_died(account: Recorded) -> None:
         rule = {"base_seconds": 7200, "cap_seconds": 7200, "jitter": "none"}
-        account.parameter = json.dumps({"default": rule})
+        account.parameters = dict.fromkeys(account.parameters, json.dumps({"default": rule}))
         account.refuse["CreateSchedule"] = "ConflictException"
         died = {
             "request_id": {"S": "r"},

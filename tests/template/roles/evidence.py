@@ -81,8 +81,8 @@ def _sample_job_calls(made: Stack) -> list[Call]:
     assert specification.loader is not None
     script = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(script)
-    with recorder(made) as running:
-        account = running.functions.account = Recorded()
+    with recorder(made):
+        account = Recorded().use()
         account.objects["input"] = WEATHER
         script.run(boto3.client("s3"), made.properties("SampleJob")["DefaultArguments"]["--bucket"], "input", "output")
     return account.calls

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.http_servers import Listener, ok
+from tests.simulation.account.account import Answer, AwsAccount
 from tests.simulation.account.cold_functions import ENVIRONMENT, Functions, invocation
-from tests.simulation.account.in_process_aws import Answer, InProcessAws
-from tests.template.roles.resolved_template import REGION, ROOT, Stack
+from tests.template.roles.resolved_template import ROOT, Stack
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
 
@@ -52,7 +51,7 @@ CONDITION = "ConditionalCheckFailedException"
 MOST_REFUSALS = 10
 
 
-class Recorded(InProcessAws):
+class Recorded(AwsAccount):
     """The account with a record of its calls."""
 
     def __init__(self) -> None:
@@ -110,7 +109,10 @@ class Recorder:
         for name, value in variables.items():
             self._patch.setenv(name, api.url if name == "CHAT_API_URL" else value)
         api.answers = {"/auth": ok(b'{"access_token": "new"}')}
-        self.functions.account = account = Recorded()
+        account = Recorded().use()
+        for queue in self._stack.of_type("AWS::SQS::Queue"):
+            account.make_queue(self._stack.physical(queue))
+        account.parameters |= dict.fromkeys(map(self._stack.physical, self._stack.of_type("AWS::SSM::Parameter")), "{}")
         self.functions.answered.clear()
         case.arrange(account)
         context = invocation(seconds=self._stack.properties(case.function)["Timeout"])
@@ -127,7 +129,6 @@ def folder_of(logical: str) -> str:
 @contextmanager
 def recorder(stack: Stack) -> Iterator[Recorder]:
     """Replace boto3's clients and the clock's waits inside the context, and restore them at its end."""
-    session = boto3.Session("local", "local", region_name=REGION)
-    with pytest.MonkeyPatch.context() as patch, Functions(session, patch) as functions:
+    with pytest.MonkeyPatch.context() as patch, Functions(patch) as functions:
         patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # saves thousands of log lines
         yield Recorder(stack, functions, patch)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.account.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
+from tests.simulation.account.items import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SLOTS, TOKENS
 from tests.template.parsing import REGION, parsed_template, translated
 
 ROOT = Path(__file__).parents[3]

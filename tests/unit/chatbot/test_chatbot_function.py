@@ -18,7 +18,8 @@ from dev.emulator.chat_service import ANSWERS, AUTH, answer_to
 from slotkeeper.chatbot import credentials
 from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from tests.simulation.account.boundary import refuse
-from tests.unit.chatbot_account import KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
+from tests.simulation.account.items import SEEN, TOKENS
+from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW, Load
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
@@ -98,7 +99,7 @@ def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token
     bot.send()
     bot.calls.clear()
     bot.send({"message_id": "m2", "text": "again"})
-    assert bot.calls == [("PutItem", SEEN_TABLE)]
+    assert bot.calls == [("PutItem", SEEN)]
     assert bot.chat.service.auths == 1
 
 
@@ -136,7 +137,7 @@ def test_an_unsigned_large_body_is_refused_before_a_key_is_read_or_a_hash_comput
 
 
 def test_a_missing_signing_key_is_read_at_most_once_per_interval(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
-    bot.chat.secretsmanager.delete_secret(SecretId=SIGNING, ForceDeleteWithoutRecovery=True)
+    del bot.chat.aws.secrets[SIGNING]
     now = [NOW]
     monkeypatch.setattr(credentials, "time", SimpleNamespace(time=lambda: now[0]))
     for _ in range(20):
@@ -176,7 +177,7 @@ def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bo
 
 def _lock(chat: ChatbotAccount, seconds: float) -> None:
     lock = {"release_code": {"S": "another's"}, "expires": {"N": str(time.time() + seconds)}}
-    chat.dynamodb.put_item(TableName=TOKEN_TABLE, Item={"token_name": {"S": "chatbot"}, "refresh_lock": {"M": lock}})
+    chat.dynamodb.put_item(TableName=TOKENS, Item={"token_name": {"S": "chatbot"}, "refresh_lock": {"M": lock}})
 
 
 def test_t4_a_wait_without_a_token_ends_in_time_for_an_answer(bot: Bot) -> None:

@@ -26,7 +26,7 @@ def secrets(chat: ChatbotAccount) -> Secrets:
 
 def _put(chat: ChatbotAccount, secret: str, value: Any) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
-    chat.secretsmanager.put_secret_value(SecretId=secret, SecretString=text)
+    chat.aws.secrets[secret] = {"SecretString": text}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,6 @@ def test_malformed_credentials_are_refused_with_the_expected_form(
 
 
 def test_a_secret_without_a_value_is_unusable(secrets: Secrets, chat: ChatbotAccount) -> None:
-    chat.secretsmanager.create_secret(Name="empty")
     with pytest.raises(UnusableSecret, match="must be"):
         secrets.credentials("empty")
 

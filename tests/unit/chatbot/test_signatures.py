@@ -13,7 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.chatbot import signatures
 from slotkeeper.chatbot.signatures import WINDOW, SeenSignatures, SignatureRefused, check_headers, sign, verify
 from tests.simulation.account.boundary import lose_answer, refuse
-from tests.unit.chatbot_account import SEEN_TABLE, ChatbotAccount
+from tests.simulation.account.items import SEEN
+from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import NOW
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
@@ -107,7 +108,7 @@ def test_signatures_are_compared_in_constant_time_with_every_key(monkeypatch: py
 
 @pytest.fixture
 def seen(chat: ChatbotAccount) -> SeenSignatures:
-    return SeenSignatures(chat.dynamodb, SEEN_TABLE)
+    return SeenSignatures(chat.dynamodb, SEEN)
 
 
 SIGNATURE = sign(KEY, int(NOW), BODY)

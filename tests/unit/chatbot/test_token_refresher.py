@@ -14,8 +14,9 @@ import urllib3
 
 from dev.emulator.chat_service import AUTH
 from slotkeeper.settings import MissingSetting
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import refuse
-from tests.unit.chatbot_account import CREDENTIALS, TOKEN_TABLE, ChatbotAccount, next_clients
+from tests.unit.chatbot_account import CREDENTIALS, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW, Load
 
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
@@ -78,7 +79,7 @@ def test_a_deployment_stores_a_token(chat: ChatbotAccount, deploy: Deploy, reque
 
 
 def test_a_deployment_without_credentials_succeeds_and_reports_it(chat: ChatbotAccount, deploy: Deploy) -> None:
-    chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString="{}")
+    chat.aws.secrets[CREDENTIALS] = {"SecretString": "{}"}
     answer = deploy("Create")
     assert answer["Status"] == "SUCCESS"
     assert "ApiCredentialsSecretArn must be" in answer["Data"]["Refused"]
@@ -86,9 +87,9 @@ def test_a_deployment_without_credentials_succeeds_and_reports_it(chat: ChatbotA
 
 
 def test_a_deployment_succeeds_even_if_the_refresh_fails(
-    chat: ChatbotAccount, deploy: Deploy, capsys: pytest.CaptureFixture[str]
+    aws: AwsAccount, deploy: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chat.dynamodb.delete_table(TableName=TOKEN_TABLE)
+    aws.refuse["GetItem"] = "ResourceNotFoundException"
     answer = deploy("Create")
     assert (answer["Status"], answer["Data"]) == ("SUCCESS", {"Refused": "ResourceNotFoundException"})
     assert "ResourceNotFoundException" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.work_messages import ALLOWED
+from tests.simulation.account.queues import ALLOWED
 
 # The characters that SQS accepts in a body (SQS API Reference, SendMessage), without halves of surrogate pairs.
 SQS_CHARACTERS = st.characters(

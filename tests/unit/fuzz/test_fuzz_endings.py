@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.simulation.account.cold_functions import Functions
-from tests.simulation.account.in_process_tables import REQUESTS
+from tests.simulation.account.items import REQUESTS
 from tests.unit.fuzz.strategies import bodies
 from tests.unit.fuzz.test_fuzz_requests import check_no_mistake_in_the_code, kept
 from tests.unit.fuzz.test_fuzz_slot_items import ROW
-from tests.unit.work_account import record
+from tests.unit.work_messages import record
 
 TOKEN = "secret-of-the-caller"
 WITHOUT_START = {name: value for name, value in ROW.items() if name not in ("place", "deadline")}
@@ -41,8 +41,7 @@ def test_any_message_loses_no_end_and_logs_no_token(functions: Functions, body: 
     row, is_repeated = account.tables.item(REQUESTS, "p\np-3"), kept(ran) == ["m1"]
     check_no_mistake_in_the_code(ran, body)
     assert TOKEN not in ran.logged
-    account.check_events()
-    answers, sent = ([each["taskToken"] for each in account.answers], [each["Detail"] for each in account.events])
+    answers, sent = ([each["taskToken"] for each in account.answers], account.bus.published)
     is_marked = "open" not in row
     assert is_marked or row["task_token"] == {"S": TOKEN}
     # An end that is marked was published, and one that a known message names is published or comes again.

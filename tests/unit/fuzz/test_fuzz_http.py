@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from tests.http_servers import Listener, ok
 from tests.profiles import share
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.cold_functions import Functions, Ran, invocation
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.in_process_tables import TOKENS
+from tests.simulation.account.items import TOKENS
 from tests.unit.fuzz.strategies import bodies, values
 
 NOW = 1_800_000_000
@@ -48,7 +48,7 @@ class World:
         self.functions = functions
         self.api = api
 
-    def new(self) -> InProcessAws:
+    def new(self) -> AwsAccount:
         account = self.functions.new_account()
         account.secrets["signing"] = {"SecretString": json.dumps({"signing_key": KEY})}
         known = {"client_id": "bot", "client_secret": CLIENT_SECRET}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.queues import MAX_BODY_CHARACTERS
 from slotkeeper.slots.request import MAX_BODY_BYTES
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.cold_functions import Functions, Ran
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.in_process_tables import REQUESTS, SLOTS
+from tests.simulation.account.items import REQUESTS, SLOTS
 from tests.unit.fuzz.strategies import bodies, groups
-from tests.unit.work_account import record
+from tests.unit.work_messages import record
 
 # Mistakes in the code, as opposed to its input.
 _MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
@@ -69,7 +69,7 @@ def check_no_mistake_in_the_code(ran: Ran, *given: Any) -> None:
     assert not [mistake for mistake in _MISTAKES.finditer(ran.logged) if mistake.group() not in texts], ran
 
 
-def check_each_has_one_end(account: InProcessAws, sent: list[dict[str, Any]], ran: Ran) -> None:
+def check_each_has_one_end(account: AwsAccount, sent: list[dict[str, Any]], ran: Ran) -> None:
     stays = kept(ran)
     dead_lettered = {each["MessageDeduplicationId"]: each for each in account.sent_to("dead.fifo")}
     rows = account.tables.items(REQUESTS)

@@ -14,10 +14,10 @@ from slotkeeper.slots.process import MalformedProcess, find_faults, read_process
 from slotkeeper.slots.request import execution_name, process_of_execution
 from tests.profiles import share
 from tests.simulation.account.cold_functions import Functions
-from tests.simulation.account.in_process_tables import REQUESTS, SLOTS
+from tests.simulation.account.items import REQUESTS, SLOTS
 from tests.unit.fuzz.strategies import items
 from tests.unit.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
-from tests.unit.work_account import record
+from tests.unit.work_messages import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
@@ -186,7 +186,7 @@ def test_the_request_of_any_unsuccessful_execution_is_settled_when_its_item_can_
     before = account.tables.put(SLOTS, before)
     if process:
         account.tables.put(REQUESTS, STARTED | {"process_name": {"S": process}, "execution": {"S": name}})
-    account.execution(name, status, input, **failure)
+    account.execution(name, status, input=input, **failure)
     account.age_executions(3600)
     body = json.dumps({"detail": {"name": name, "status": status}})
     event = {"Records": [record(body) | {"receiptHandle": "handle-event"}]} if by == "ending" else {}

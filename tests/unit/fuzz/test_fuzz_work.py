@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.message import InvalidMessage, parse_message
 from tests.profiles import share
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.cold_functions import Functions, Ran, invocation
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.in_process_tables import LEDGER
+from tests.simulation.account.items import LEDGER
 from tests.unit.fuzz.strategies import bodies, item_texts, items, near_misses, texts, values
 from tests.unit.fuzz.test_fuzz_requests import kept
-from tests.unit.work_account import record
+from tests.unit.work_messages import record
 
 NOW = 1_800_000_000.0
 CANARY = "canary-of-the-payload"
@@ -53,7 +53,7 @@ def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
 
 
 def check_nothing_is_lost(
-    account: InProcessAws, sent: list[dict[str, Any]], ran: Ran, status_before: str = "SUCCEEDED"
+    account: AwsAccount, sent: list[dict[str, Any]], ran: Ran, status_before: str = "SUCCEEDED"
 ) -> None:
     """`status_before`: the request's status in the ledger before the run."""
     stays = kept(ran)
@@ -66,7 +66,7 @@ def check_nothing_is_lost(
             _check_it_is_stored_elsewhere(account, message["body"], status_before)
 
 
-def _check_it_is_stored_elsewhere(account: InProcessAws, body: str, status_before: str) -> None:
+def _check_it_is_stored_elsewhere(account: AwsAccount, body: str, status_before: str) -> None:
     bodies = [dead["MessageBody"] for dead in account.sent_to("work-dead")]
     wanted = _request_id(body)
     if wanted is None:
@@ -102,7 +102,7 @@ def test_every_message_is_done_scheduled_dead_lettered_or_left_on_the_queue(
     functions: Functions, sent: list[dict[str, Any]], policy: str
 ) -> None:
     account = functions.new_account()
-    account.parameter = policy
+    account.parameters["/policy"] = policy
     ran = run(functions, sent)
     check_nothing_is_lost(account, sent, ran)
     assert CANARY not in ran.logged
@@ -125,7 +125,7 @@ def test_no_message_is_lost_if_aws_refuses_calls(
     functions: Functions, sent: dict[str, Any], data: st.DataObject, policy: str
 ) -> None:
     account = functions.new_account()
-    account.parameter = policy
+    account.parameters["/policy"] = policy
     for operation in data.draw(st.lists(st.sampled_from(sorted(REFUSED)), max_size=3)):
         account.refuse[operation] = data.draw(st.sampled_from(REFUSED[operation]))
     check_nothing_is_lost(account, [sent], run(functions, [sent]))

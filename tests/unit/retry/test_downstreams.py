@@ -35,7 +35,7 @@ DOWN = Failure.of(ConnectionError("down"))
 
 
 class Scene:
-    """Downstreams over moto with a test's clock.
+    """Downstreams with a test's clock.
 
     `trouble` is raised instead of each later change of the table, or after it if the answer `is_lost`.
     """

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
 
 from slotkeeper.retry import ledger as protocol
 from slotkeeper.retry.delivery import SCHEDULE_MAX_AGE_SECONDS
@@ -190,12 +188,3 @@ def test_a_malformed_row_is_reported_and_not_changed(workplace: WorkerHarness, a
     with pytest.raises(MalformedRow, match=rf"item 'r' of the request ledger: {named}(\.0)? is missing or not"):
         claim(workplace, FIRST, ME, 0)
     assert workplace.row() == before
-
-
-def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
-    """DynamoDB refuses every call with such a word. Expressions use a # name instead."""
-    expressions = [value for name, value in vars(protocol).items() if name.endswith(("_CONDITION", "_UPDATE"))]
-    words = set(re.findall(r"(?<![#:\w])\w+", " ".join(expressions)))
-    syntax = {"SET", "REMOVE", "AND", "OR", "IN", "attribute_not_exists", "if_not_exists"}
-    assert not {word for word in words - syntax if word.upper() in ReservedKeywords.get_reserved_keywords()}
-    assert len(expressions) == 14

@@ -81,12 +81,13 @@ def test_a_maximum_delay_outside_the_limits_of_sqs_is_refused(workplace: WorkerH
 
 @given(now=st.floats(0, 4e9), seconds=st.floats(0.001, 31 * 86400))
 def test_a_schedule_is_ahead_of_the_clock_and_never_early_nor_a_minute_late(
-    quick_workplace: WorkerHarness, now: float, seconds: float
+    workplace: WorkerHarness, now: float, seconds: float
 ) -> None:
-    quick_workplace.use(max_delay=0)
+    workplace.use(max_delay=0)
+    workplace.now = now
     message = Message(f"{now} {seconds}", {})  # one schedule per example
-    delivery = quick_workplace.retries.schedule(message, now + seconds, now)
-    (schedule,) = [made for made in quick_workplace.schedules() if made["Name"] == schedule_name(message, QUEUE)]
+    delivery = workplace.retries.schedule(message, now + seconds, now)
+    schedule = workplace.aws.schedules[schedule_name(message, QUEUE)]
     wanted = max(now + MIN_SCHEDULE_AHEAD_SECONDS, now + seconds)
     assert wanted <= due(schedule) < wanted + 60
     assert delivery == PlannedDelivery("schedule", due(schedule))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import jsonschema
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto import mock_aws
 
 from slotkeeper.retry.policy import (
     MAX_AGE_SECONDS,
@@ -22,6 +19,8 @@ from slotkeeper.retry.policy import (
     Rule,
     parse_policy,
 )
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.quick_clients import shared_client
 
 NAME = "/slotkeeper/retry-policy"
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -29,10 +28,10 @@ GOOD = '{"default": {"max_attempts": 3}}'
 
 
 class Store:
-    """A parameter in moto with a clock, and a client that counts its calls and can fail."""
+    """A parameter with a clock, and a client that counts its calls and can fail."""
 
-    def __init__(self, ssm: Any) -> None:
-        self.ssm = ssm
+    def __init__(self, aws: AwsAccount) -> None:
+        self._aws, self.ssm = aws, shared_client("ssm")
         self.now = 1000.0
         self.calls = 0
         self.reported: list[str] = []
@@ -46,7 +45,7 @@ class Store:
         return self.ssm.get_parameter(**request)
 
     def put(self, value: str) -> None:
-        self.ssm.put_parameter(Name=NAME, Value=value, Type="String", Overwrite=True)
+        self._aws.parameters[NAME] = value
 
     def attempts_a_minute_later(self) -> int | None:
         self.now += 60
@@ -61,9 +60,8 @@ class Store:
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with mock_aws():
-        yield Store(boto3.client("ssm"))
+def store(aws: AwsAccount) -> Store:
+    return Store(aws)
 
 
 def refused(code: str, status: int = 400) -> ClientError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -20,7 +19,6 @@ from slotkeeper.retry.failures.report import (
 from slotkeeper.retry.ledger import DEAD_LETTERED, MAX_ERROR_CHARACTERS, Row
 from slotkeeper.retry.message import instant
 from tests.simulation.account.cold_functions import Functions, invocation
-from tests.simulation.account.in_process_aws import InProcessAws
 
 NOW = 1_800_000_000.0
 WEEK = 7 * 86400.0
@@ -75,8 +73,7 @@ def test_the_message_stays_short_and_fits_sns() -> None:
 
 @pytest.fixture
 def function(monkeypatch: pytest.MonkeyPatch) -> Any:
-    with Functions(boto3.Session("local", "local", region_name="us-east-1"), monkeypatch) as functions:
-        functions.account = InProcessAws()
+    with Functions(monkeypatch) as functions:
         yield functions
 
 

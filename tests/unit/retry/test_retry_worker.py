@@ -18,11 +18,12 @@ from slotkeeper.retry import WorkRequest
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.consumer import TimeoutTooShort
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import Killed, refuse
 from tests.simulation.account.function_environment import CurrentStdout
 from tests.unit.conftest import NOW, Load
 from tests.unit.function_lines import Lines, written
-from tests.unit.work_account import WorkAccount, invocation, record
+from tests.unit.work_messages import invocation, record
 from tests.unit.worker_function import WorkerFunction, work
 
 
@@ -47,7 +48,7 @@ class Worker(WorkerFunction):
 
 @pytest.fixture
 def start(
-    work_account: WorkAccount,
+    work_account: AwsAccount,
     load: Load,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -89,20 +90,20 @@ def test_a_message_for_which_the_batch_has_left_no_time_stays(worker: Worker) ->
 
 
 def test_a_timeout_that_is_too_short_for_an_attempt_is_refused_with_what_is_needed(
-    worker: Worker, work_account: WorkAccount
+    worker: Worker, work_account: AwsAccount
 ) -> None:
     expected = r"leaves 15\.9 s .* an attempt needs 16: .* Set Timeout to .* no attempt was made"
     with pytest.raises(TimeoutTooShort, match=expected):
         worker.handle(work(), left=15.9)
-    assert boto3.client("dynamodb").scan(TableName="ledger")["Items"] == work_account.dead_letters() == []
+    assert boto3.client("dynamodb").scan(TableName="ledger")["Items"] == work_account.sent_to("work-dead") == []
     assert worker.handle(work(), left=16.1) == []
 
 
 def test_a_fifo_queue_is_refused_when_the_handlers_module_is_loaded(
-    work_account: WorkAccount, start: Callable[..., Worker]
+    work_account: AwsAccount, start: Callable[..., Worker]
 ) -> None:
     with pytest.raises(ValueError, match=r"work\.fifo is a FIFO queue, .* Expected a standard queue\. No message was"):
-        start(WORK_QUEUE_URL=f"{work_account.queue_url}.fifo")
+        start(WORK_QUEUE_URL="https://sqs/work.fifo")
 
 
 def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_event(
@@ -245,16 +246,16 @@ def test_a_setting_of_the_environment_is_used(start: Callable[..., Worker], name
 
 
 def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
-    work_account: WorkAccount, start: Callable[..., Worker]
+    work_account: AwsAccount, start: Callable[..., Worker]
 ) -> None:
     worker = start(WORK_QUEUE_LARGEST_MESSAGE="4096")
     worker.handle(work(poison="x" * 3020))
-    (dead_letter,) = work_account.dead_letters()
-    assert size(dead_letter["Body"], dead_letter["MessageAttributes"]) <= 4096
+    (dead_letter,) = work_account.sent_to("work-dead")
+    assert size(dead_letter["MessageBody"], dead_letter["MessageAttributes"]) <= 4096
     assert dead_letter["MessageAttributes"]["code"]["StringValue"] == "Poison"
 
 
-def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_missing_setting_is_named(work_account: AwsAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     required = [name.upper() for name, kind in RetrySettings.__annotations__.items() if kind in (str, int)]
     assert set(required) <= MEANINGS.keys()
     for name in required:

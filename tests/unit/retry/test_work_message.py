@@ -20,7 +20,7 @@ from slotkeeper.retry.message import (
     instant,
     parse_message,
 )
-from tests.unit.work_messages import ALLOWED
+from tests.simulation.account.queues import ALLOWED
 
 BEGAN = "2027-01-15T08:00:00.000Z"
 

@@ -14,11 +14,12 @@ import pytest
 from slotkeeper.retry import Retryable, WorkRequest
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_open
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.boundary import refuse
-from tests.simulation.account.tables import create_table
+from tests.simulation.account.quick_clients import shared_client
 from tests.template.metrics import in_output
 from tests.unit.conftest import NOW, Load
-from tests.unit.work_account import WorkAccount, invocation
+from tests.unit.work_messages import invocation
 from tests.unit.worker_function import WorkerFunction, work
 
 TABLE = "downstreams"
@@ -29,9 +30,9 @@ PERMITTED = 3
 class Worker(WorkerFunction):
     """The worker of a stack that watches its downstreams."""
 
-    def __init__(self, module: ModuleType, account: WorkAccount) -> None:
+    def __init__(self, module: ModuleType) -> None:
         super().__init__(module)
-        self.table = DownstreamTable(account.dynamodb, TABLE)
+        self.table = DownstreamTable(shared_client("dynamodb"), TABLE)
 
     def fail(self, times: int = THRESHOLD) -> None:
         for number in range(times):
@@ -48,11 +49,10 @@ class Worker(WorkerFunction):
 
 
 @pytest.fixture
-def worker(work_account: WorkAccount, load: Load, monkeypatch: pytest.MonkeyPatch) -> Worker:
-    create_table(work_account.dynamodb, TABLE, "downstream")
+def worker(work_account: AwsAccount, load: Load, monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setenv("DOWNSTREAM_TABLE_NAME", TABLE)
     monkeypatch.setenv("WORKER_CONCURRENCY", str(PERMITTED))
-    return Worker(load("worker"), work_account)
+    return Worker(load("worker"))
 
 
 def test_opening_and_closing_are_published_once(worker: Worker) -> None:

@@ -10,23 +10,22 @@ from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import FAILURES
-from tests.simulation.account.in_process_aws import InProcessAws
-from tests.simulation.account.in_process_tables import Refusal
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.executions import WORKFLOW
 from tests.simulation.account.quick_clients import shared_client
+from tests.simulation.account.service import Refusal
 from tests.unit.slot_parts import NOW, SlotParts
 
-MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:failures"
 
 
-class QueueAccount(InProcessAws):
+class QueueAccount(AwsAccount):
     """The account.
 
     Attributes:
         start_errors: name of an execution -> the error code that StartExecution answers with.
         unread: names of rows that BatchGetItem leaves unprocessed.
         unread_once: the same, of the next BatchGetItem that is asked for them.
-        made: the name of each operation, in order.
     """
 
     def __init__(self) -> None:
@@ -34,11 +33,6 @@ class QueueAccount(InProcessAws):
         self.start_errors: dict[str, str] = {}
         self.unread: set[str] = set()
         self.unread_once: set[str] = set()
-        self.made: list[str] = []
-
-    def answer(self, model: Any, parameters: Item) -> Any:
-        self.made.append(model.name)
-        return super().answer(model, parameters)
 
     def _StartExecution(self, parameters: Item) -> Item:
         if code := self.start_errors.get(parameters["name"]):
@@ -59,11 +53,10 @@ class QueueScene(SlotParts):
     """The process `p` with a limit, and its queue."""
 
     def __init__(self, limit: int = 1) -> None:
-        self.aws = QueueAccount()
+        self.aws = QueueAccount().use()
+        self.aws.clock = lambda: self.now
         clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "events", "sns")}
-        for client in clients.values():
-            self.aws.answer_calls_of(client)
-        super().__init__(clients, MACHINE, "https://sqs/bells", "https://sqs/endings", TOPIC)
+        super().__init__(clients, WORKFLOW, "https://sqs/bells", "https://sqs/endings", TOPIC)
         self.sent = 0
         self.names: dict[str, str] = {}  # execution -> request id
         self.put_process(slot_limit=number(limit))
@@ -162,7 +155,7 @@ class QueueScene(SlotParts):
     @property
     def ran(self) -> list[str]:
         """The ids of the requests that were started, in their order."""
-        return [json.loads(each["input"])["request_id"] for each in self.aws.executions.values()]
+        return [json.loads(each["input"])["request_id"] for each in self.aws.started]
 
 
 def reserved(since: float = NOW, weight: int = 1) -> Item:

@@ -118,7 +118,7 @@ def _redrive(scene: ChildScene, **changes: Any) -> None:
     scene.child("FAILED")
     scene.account.run_at(LATER)
     assert _in_use(scene) == 0
-    scene.child("RUNNING", **({"redriveCount": 1} | changes))
+    scene.child("RUNNING", **({"redrives": 1} | changes))
 
 
 def test_an_adopted_child_takes_the_weight_of_its_request(account: Account) -> None:
@@ -128,14 +128,14 @@ def test_an_adopted_child_takes_the_weight_of_its_request(account: Account) -> N
         stateMachineArn=account.workflow_arn, name=scene.execution, input=json.dumps({"process": "p", "weight": 3})
     )
     scene.abort()
-    scene.child("RUNNING", redriveCount=1)
+    scene.child("RUNNING", redrives=1)
     account.run_at(NOW)
     assert _in_use(scene) == 3
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"input": "{}"}, {"redriveCount": 0}, {"status": "SUCCEEDED"}, {"name": "unknown-1"}],
+    [{"input": "{}"}, {"redrives": 0}, {"status": "SUCCEEDED"}, {"name": "unknown-1"}],
     ids=["not ours", "not redriven", "closed", "no such process"],
 )
 def test_only_redriven_running_children_of_ours_are_adopted(aborted: ChildScene, changes: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def test_a_child_whose_workflow_runs_is_not_adopted(scene: ChildScene) -> None:
     """The workflow may be about to release the slot of this name."""
     scene.start()
     scene.account.free(scene.execution)
-    scene.child("RUNNING", redriveCount=1)
+    scene.child("RUNNING", redrives=1)
     assert scene.account.run_at(LATER).counts["ChildRedriven"] == 0
 
 

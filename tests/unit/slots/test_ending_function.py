@@ -17,7 +17,7 @@ from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import CHECK_GAP, NOW, Account, Load
 from tests.unit.function_lines import counted, written
 from tests.unit.janitor_scene import JanitorScene
-from tests.unit.work_account import invocation
+from tests.unit.work_messages import invocation
 
 TOKEN = "AAAA-the-token-of-the-caller"
 REFUSED = {"message_id": "m", "group_id": "p", "code": "InvalidRequest", "reason": "why", "task_token": TOKEN}
@@ -30,7 +30,6 @@ def module(load: Load, account: Account, monkeypatch: pytest.MonkeyPatch) -> Any
     """The function. The answers that it gives to callers arrive."""
     loaded = load("ending")
     monkeypatch.setattr(endings, "logger", observability.logger)  # the one that `load` has made
-    account.receive_answers_of(loaded._stepfunctions)
     return loaded
 
 
@@ -49,7 +48,7 @@ def _event(scene: JanitorScene, status: str = "ABORTED") -> Item:
 
 
 def _end(account: Account, *ids: str, end: End = "CANCELLED") -> list[str]:
-    names = [account.queue(each, task_token=TOKEN) for each in ids]
+    names = [account.queue(each, task_token=TOKEN + each * bool(place)) for place, each in enumerate(ids)]
     account.requests.leave("p", [Leaving(name, end, "Code", "why") for name in names], NOW)
     return names
 
@@ -63,7 +62,7 @@ def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap_until_it_is_g
 ) -> None:
     """The janitor does the rest."""
     scene.start()
-    scene.abort()
+    scene.abort(time.time())  # the clock of the function
     asked = passed_values(module._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     assert _handle(module, _received(_event(scene), age)) == (COMES_AGAIN if comes_again else HANDLED)
     assert asked == [CHECK_GAP + 1] * comes_again

@@ -5,37 +5,35 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from dev.emulator.environment import ROOT
 from slotkeeper import slots
 from slotkeeper.slots import Processes, SlotLost, Slots, leases
 from tests.http_servers import Listener
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.tables import create_table
 from tests.unit.slots.lease_scene import LeaseScene
-from tests.unit.work_account import invocation
+from tests.unit.work_messages import invocation
 
 FOLDER = ROOT / "examples" / "leases"
 PAGE = (ROOT / "docs" / "leases.md").read_text()
 
 
 @pytest.fixture
-def slot_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slots]:
+def slot_table(monkeypatch: pytest.MonkeyPatch) -> Slots:
     """The table `slots`, with a licence for one caller."""
     leases._leases_of.cache_clear()
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
     monkeypatch.setenv("SLOT_TABLE_NAME", "slots")
-    with mock_aws():
-        dynamodb = boto3.client("dynamodb")
-        create_table(dynamodb, "slots", "process_name")
-        Processes(dynamodb, "slots").create("licence", 1, "none")
-        yield Slots(dynamodb, "slots")
+    AwsAccount().use()
+    dynamodb = boto3.client("dynamodb")
+    Processes(dynamodb, "slots").create("licence", 1, "none")
+    return Slots(dynamodb, "slots")
 
 
 def _held(slot_table: Slots, process: str = "licence") -> int:

@@ -14,15 +14,16 @@ from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_INPUT_BYTES, Request, p
 from slotkeeper.slots.request_table import Leaving, State
 from slotkeeper.slots.targets import execution_arn
 from tests.simulation.account.boundary import before_write, refuse
+from tests.simulation.account.executions import WORKFLOW
 from tests.unit.conftest import NOW, delivery
 from tests.unit.slot_parts import RETENTION
-from tests.unit.slots.queue_scene import MACHINE, TOPIC, QueueScene
+from tests.unit.slots.queue_scene import TOPIC, QueueScene
 
 LIMIT = 1
 TOKEN = "AAAA-the-token-of-the-caller"
 WAITED_FOR = Request("p", {}, "a", task_token=TOKEN, priority="high", weight=3)
 NAME = WAITED_FOR.execution_name
-ARN = execution_arn(MACHINE, NAME)
+ARN = execution_arn(WORKFLOW, NAME)
 UNPUBLISHED = {"open", "task_token"}
 # The JobRun of a failed run, as Step Functions gives it.
 RUN = json.dumps({"Arguments": {"--key": "secret"}, "ErrorMessage": "no month", "JobRunState": "FAILED"})
@@ -43,8 +44,7 @@ def end(scene: QueueScene, state: State, request: Request = WAITED_FOR, **outcom
 
 def details(scene: QueueScene) -> list[dict[str, Any]]:
     """Those of the completion events so far, which are valid."""
-    scene.aws.check_events()
-    return [json.loads(event["Detail"]) for event in scene.aws.events]
+    return scene.aws.bus.published
 
 
 def notices(scene: QueueScene) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_what_has_no_end_or_a_published_one_is_not_published(state: State, scene
     scene.end(NAME, state)
     before = scene.row(NAME)
     assert scene.endings.publish("p", [NAME, "p-none"]) == []
-    assert (scene.aws.answers, scene.aws.events, scene.row(NAME)) == ([], [], before)
+    assert (scene.aws.answers, scene.aws.bus.entries, scene.row(NAME)) == ([], [], before)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_caller_that_is_gone_or_has_an_answer_counts_as_answered(code: str, st
     end(scene, state)
     refuse(scene.stepfunctions, "SendTaskSuccess" if state == "SUCCEEDED" else "SendTaskFailure", code)
     assert scene.endings.publish("p", [NAME]) == []
-    assert (scene.counted, len(scene.aws.events)) == (["AnswersSpent"], 1)
+    assert (scene.counted, len(scene.aws.bus.entries)) == (["AnswersSpent"], 1)
     assert not scene.row(NAME).keys() & UNPUBLISHED
 
 
@@ -231,12 +231,12 @@ def test_a_notification_has_the_request_its_failure_and_no_token(scene: QueueSce
         "request_id": "a",
         "attempt": 1,
         "reason": "no month",
-        "execution": execution_arn(MACHINE, name),
+        "execution": execution_arn(WORKFLOW, name),
         "request": json.loads(request.to_json()),
         "error": "Error",
         "cause": RUN,
     }
-    assert TOKEN not in str(scene.aws.published) + str(scene.aws.events)
+    assert TOKEN not in str(scene.aws.published) + str(scene.aws.bus.entries)
 
 
 def nested(depth: int) -> dict[str, Any]:

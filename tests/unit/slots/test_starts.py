@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
 
 LIMIT = 9
-BEGAN = datetime.fromtimestamp(NOW, UTC)
 
 
 def grant(scene: QueueScene, *names: str) -> Reserved:
@@ -97,7 +95,7 @@ def test_a_call_without_an_answer_is_uncertain_unless_it_was_never_sent(
 
 
 def test_another_execution_of_the_name_is_shown_with_its_start(scene: QueueScene) -> None:
-    scene.aws.execution("p-a", "SUCCEEDED", startDate=BEGAN)
+    scene.aws.execution("p-a", "SUCCEEDED", started=NOW)
     assert scene.starts.start("p-a", "{}") == OtherExecution(NOW)
     refuse(scene.stepfunctions, "DescribeExecution", "ThrottlingException")
     assert scene.starts.start("p-a", "{}") == OtherExecution(None)
@@ -114,7 +112,7 @@ def test_started_requests_are_marked_in_the_order_of_their_grant(scene: QueueSce
     )
     assert [scene.row(name)["granted"]["S"] for name in names] == ["0000000000000008#00", "0000000000000008#01"]
     assert scene.states == {"a": "STARTED", "b": "STARTED"}
-    assert [each["input"] for each in scene.aws.executions.values()] == [text(scene, name) for name in names]
+    assert [each["input"] for each in scene.aws.started] == [text(scene, name) for name in names]
 
 
 def test_after_a_throttle_nothing_more_is_started_and_one_write_puts_the_rest_back(scene: QueueScene) -> None:
@@ -168,7 +166,7 @@ def test_a_name_is_taken_if_its_execution_began_before_the_request_was_accepted(
 ) -> None:
     """A later one is its own, and has closed: the handler of closed executions ends row and reservation."""
     (name,) = scene.queue("a")
-    scene.aws.execution(name, "FAILED", startDate=BEGAN - timedelta(seconds=before_acceptance))
+    scene.aws.execution(name, "FAILED", started=NOW - before_acceptance)
     settled = scene.starter.start(grant(scene, name))
     assert [each.code for each in settled.rejected] == ["NameTaken"] * (state == "REJECTED")
     assert scene.states == {"a": state}
@@ -178,7 +176,7 @@ def test_a_name_is_taken_if_its_execution_began_before_the_request_was_accepted(
 
 def test_a_taken_name_whose_execution_is_not_shown_is_uncertain(scene: QueueScene) -> None:
     (name,) = scene.queue("a")
-    scene.aws.execution(name, "FAILED", startDate=BEGAN - timedelta(days=1))
+    scene.aws.execution(name, "FAILED", started=NOW - 86_400)
     refuse(scene.stepfunctions, "DescribeExecution", "ThrottlingException")
     assert scene.starter.start(grant(scene, name)) == Settled(unsure=[name])
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
-from tests.simulation.account.prepared_account import prepared_account
+from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.quick_clients import shared_client
-from tests.unit.token_instances import token_table
 
 NOW = 1_800_000_000.0
 
 
 @pytest.fixture
-def dynamodb() -> Iterator[Any]:
-    with prepared_account(token_table):
-        yield shared_client("dynamodb")
+def dynamodb(aws: AwsAccount) -> Any:
+    return shared_client("dynamodb")
 
 
 @pytest.fixture
