@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ REQUEST = {"process": "p", "request_id": "order-1", "input": {"day": "monday"}}
 
 
 class JanitorScene:
-    """A process with one slot, the execution that holds it, and Glue as a list of job runs.
+    """A process with one slot, the execution that holds it, and the Glue job `job`.
 
     Args:
         token: of the caller that waits for the end of its request.
@@ -26,32 +25,25 @@ class JanitorScene:
     def __init__(self, account: Account, token: str = "") -> None:
         self.account = account
         self.request = REQUEST | ({"task_token": token} if token else {})
-        self.runs: list[dict[str, Any]] = []
-        self.stopped: list[str] = []
-        self.job_exists = True
+        account.aws.make_job("job")
+        self.stopped = account.aws.stopped
         self.checked_at: list[float] = []
         self.check_takes = 0.0
         self.stopping_is_denied = False
         self.endless = False  # each page of runs has a next page
         self._redrives = 0
         self.execution = execution_name("p", "order-1", 1, caller_of(token))
-        account.glue.meta.events.register_last("before-call.glue.GetJobRuns", self._get_job_runs)
-        account.glue.meta.events.register_last("before-call.glue.BatchStopJobRun", self._batch_stop)
+        account.glue.meta.events.register("before-call.glue", self._before_glue)
 
-    def _get_job_runs(self, params: Any, **_: Any) -> Any:
-        if not self.job_exists:
-            return http(400), {"Error": {"Code": "EntityNotFoundException", "Message": "no such job"}}
+    def _before_glue(self, model: Any, context: Any, **_: Any) -> Any:
+        if model.name == "BatchStopJobRun":
+            denied = {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
+            return (http(400), denied) if self.stopping_is_denied else None
         self.checked_at.append(self.account.now)
         self.account.now += self.check_takes
         if self.endless:
-            return http(200), {"JobRuns": self.runs, "NextToken": json.loads(params["body"]).get("NextToken", "") + "+"}
-        return http(200), {"JobRuns": self.runs}
-
-    def _batch_stop(self, params: Any, **_: Any) -> Any:
-        if self.stopping_is_denied:
-            return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not yours"}}
-        self.stopped += json.loads(params["body"])["JobRunIds"]
-        return http(200), {}
+            return http(200), {"JobRuns": [], "NextToken": context["parameters"].get("NextToken", "") + "+"}
+        return None
 
     def start(self, at: float = NOW) -> None:
         self.account.now = at
@@ -81,19 +73,14 @@ class JanitorScene:
         self.account.record(self.execution, outcome)
         self.account.free(self.execution)
 
-    def run(self, state: str, run_id: str = "jr_1") -> None:
-        self.runs = [
-            {
-                "Id": run_id,
-                "JobRunState": state,
-                "StartedOn": datetime.fromtimestamp(NOW, UTC),
-                "Arguments": {"--slotkeeper-execution": self.execution},
-            }
-        ]
+    def run(self, state: str, started: float = NOW) -> None:
+        """The holder's run is now in this state; Glue has no other one."""
+        self.account.aws.make_job("job")
+        self.account.aws.run_job("job", state, {"--slotkeeper-execution": self.execution}, started=started)
 
 
 class ChildScene(JanitorScene):
-    """The scene of the janitor with child executions of other state machines than the workflow.
+    """The scene of the janitor, with child executions of other state machines than the workflow.
 
     Attributes:
         stops: the ARNs that were stopped. A stopped child closes unless `stopping_takes_long`.

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import botocore.session
-from botocore import UNSIGNED, client, hooks, httpsession, regions, useragent
-from botocore.config import Config
+from botocore import client, hooks, httpsession, regions, useragent
 from botocore.hooks import NodeList
 
 
@@ -52,22 +51,18 @@ class _Handlers(hooks._PrefixTrie):
 
 
 @functools.cache
-def _client(service: str, owner: str) -> tuple[Any, hooks._PrefixTrie, dict[str, Any]]:
-    """A client, its handlers and those with an id. Its calls are not signed, since no account checks a signature."""
-    made = botocore.session.get_session().create_client(service, config=Config(signature_version=UNSIGNED))
+def _client(service: str) -> tuple[Any, hooks._PrefixTrie, dict[str, Any]]:
+    """A client, its handlers and those with an id."""
+    made = botocore.session.get_session().create_client(service)
     emitter = made.meta.events._emitter
     handlers = emitter._handlers
     emitter._handlers = _Handlers(handlers)
     return made, handlers, copy.copy(emitter._unique_id_handlers)
 
 
-def shared_client(service: str, owner: str = "") -> Any:
-    """One client for all tests of one thread, without the hooks of the test before.
-
-    Args:
-        owner: tests that need two clients of a service distinguish them by their owners.
-    """
-    shared, handlers, by_id = _client(service, owner)
+def shared_client(service: str) -> Any:
+    """One client for all tests of one thread, without the hooks of the test before."""
+    shared, handlers, by_id = _client(service)
     emitter = shared.meta.events._emitter
     if emitter._handlers.are_changed:
         changed = {"_handlers": _Handlers(handlers), "_unique_id_handlers": copy.copy(by_id), "_lookup_cache": {}}

@@ -28,9 +28,9 @@ class Glue(Service):
         self.stopped: list[str] = []
 
     def make_job(self, name: str, **described: Any) -> None:
+        """Create or replace a job, which has no runs."""
         self.jobs[name] = {"Name": name, **described}
-        if name not in self._runs:
-            self._runs = self._runs.with_fields(**glue.jobs(**{name: 1_000}).fields)
+        self._runs = self._runs.with_fields(**glue.jobs(**{name: 1_000}).fields)
 
     def run_job(self, name: str, state: str, arguments: dict[str, str], **fields: Any) -> str:
         """Add a run; return its id. `fields`: started and ended, in seconds since the epoch."""
@@ -47,6 +47,7 @@ class Glue(Service):
         return {"Job": self.jobs[parameters["JobName"]]}
 
     def _GetJobRuns(self, parameters: Parameters) -> Parameters:
+        self._GetJob(parameters)
         return self._on_glue("get_job_runs", parameters)
 
     def _BatchStopJobRun(self, parameters: Parameters) -> Parameters:

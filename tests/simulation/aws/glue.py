@@ -77,14 +77,14 @@ def _run(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
 
 
 def _described(run: Record, job_name: str) -> dict[str, Any]:
-    ended = {"CompletedOn": Moment(run["ended"])} if run["state"] not in ALIVE else {}
+    times = {"StartedOn": Moment(run["started"])} if run["started"] else {}
+    times |= {"CompletedOn": Moment(run["ended"])} if run["state"] not in ALIVE else {}
     return {
         "Id": run["id"],
         "JobName": job_name,
         "JobRunState": run["state"],
-        "StartedOn": Moment(run["started"]),
         "Arguments": run["arguments"],
-        **ended,
+        **times,
     }
 
 

@@ -93,7 +93,7 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
 
 
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
-    aborted.job_exists = False
+    del aborted.account.aws.jobs["job"]
     counts = aborted.account.run_at(LATER).counts
     aborted.account.run_at(LATER + CHECK_GAP)
     assert counts["GlueJobsMissing"] == 1
@@ -127,8 +127,7 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(sc
 
 
 def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) -> None:
-    aborted.run("WAITING")
-    del aborted.runs[0]["StartedOn"]
+    aborted.run("WAITING", started=0)
     aborted.account.run_at(LATER)
     assert aborted.stopped == ["jr_1"]
 
