@@ -38,14 +38,9 @@ def ran(
     given: dict[str, Any] = {"state": state, "sent": start - 0.2, "started": start + 0.01, "ended": end} | own
     add_row(operator, request_id, **{"granted": granted_as(10**9 + round(1000 * start), 0), **given})
     if own["run"]:
-        run = {
-            "Id": f"jr_{len(operator.glue_runs)}",
-            "JobName": "sample-job",
-            "JobRunState": "RUNNING" if end is None else status if status == "SUCCEEDED" else "STOPPED",
-            "Arguments": {MARKER: name},
-            "StartedOn": _at(start + 0.1),
-        }
-        operator.glue_runs.insert(0, run | ({} if end is None else {"CompletedOn": _at(end - 0.1)}))
+        run_state = "RUNNING" if end is None else status if status == "SUCCEEDED" else "STOPPED"
+        times = {"started": NOW + start + 0.1} | ({} if end is None else {"ended": NOW + end - 0.1})
+        operator.aws.run_job("sample-job", run_state, {MARKER: name}, **times)
     return name
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -145,10 +144,8 @@ def test_a_live_run_without_a_slot_is_found_but_not_of_a_malformed_process(
 ) -> None:
     """The holders of a malformed process are not known, and an operator would stop a run that has a slot."""
     operator.processes.create("odd", 1, "sample-job")
-    started = [operator.run_glue(operator.hold("a", "odd")), operator.run_glue(operator.hold("b"))]
-    gone = operator.run_glue("sample-gone")
-    for run in operator.glue_runs:
-        run["StartedOn"] -= timedelta(hours=1)
+    names = operator.hold("a", "odd"), operator.hold("b"), "sample-gone"
+    *started, gone = (operator.run_glue(name, seconds=3600) for name in names)
     young = operator.run_glue("sample-young")
     edit(operator, "slot_limit", {"S": "1"}, "odd")
     found = job_checks.runs_without_slot(account)

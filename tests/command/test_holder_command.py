@@ -61,7 +61,7 @@ REFUSED = {
     ),
     "its Glue run runs": (
         _with_a_run,
-        ("its Glue run jr_0 has not ended.",),
+        ("its Glue run jr_1 has not ended.",),
     ),
     "its execution has just ended": (
         _stopped_just_now,

@@ -121,7 +121,7 @@ def test_the_json_of_one_process_has_what_its_holders_run(busy: Operator) -> Non
     (name,) = busy.process().holders
     assert (holder["execution"], holder["request_id"], holder["execution_status"]) == (name, "a", "RUNNING")
     assert (holder["since"], holder["age_seconds"]) == ("2026-09-21T14:13:20Z", 60)
-    assert holder["glue_run"] == {"id": "jr_0", "state": "RUNNING"}
+    assert holder["glue_run"] == {"id": "jr_1", "state": "RUNNING"}
     assert holder["link"].endswith(f"execution:Workflow:{name}")
     (lease,) = busy.run("status", "licence", "--json").json["processes"][0]["holders"]
     assert (lease["execution"], lease["until"], lease["seconds_left"]) == ("lease-1", "2026-09-21T14:13:50Z", -30)

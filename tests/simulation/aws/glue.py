@@ -77,8 +77,9 @@ def _run(job: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
 
 
 def _described(run: Record, job_name: str) -> dict[str, Any]:
-    times = {"StartedOn": Moment(run["started"])} if run["started"] else {}
-    times |= {"CompletedOn": Moment(run["ended"])} if run["state"] not in ALIVE else {}
+    times: dict[str, Any] = {"StartedOn": Moment(run["started"])} if run["started"] else {}
+    if run["state"] not in ALIVE:
+        times |= {"CompletedOn": Moment(run["ended"]), "ExecutionTime": round(run["ended"] - run["started"])}
     return {
         "Id": run["id"],
         "JobName": job_name,
