@@ -1,4 +1,5 @@
-"""The simulated AWS as an account: its pure functions behind clients, and a clock that only waiting moves.
+"""The simulated AWS as an account for rows: that of the tests (tests/simulation/account), and a clock that only waiting
+moves.
 
 Its state machines run the states that the rows need: Pass, Choice, Succeed, Fail, Wait, a read of DynamoDB, and a task
 that waits for its token.
@@ -8,18 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from tests.facts.account import Account
 from tests.facts.facts import SIMULATED, Failed
-from tests.simulation.aws import dynamodb, glue, scheduler, sqs, stepfunctions, tasks
-from tests.simulation.frozen import Record, freeze, record, thaw
-from tests.simulation.transcript import Answer
+from tests.simulation.account.account import AwsAccount
+from tests.simulation.account.service import Parameters, unfrozen
+from tests.simulation.aws import dynamodb, glue, tasks
+from tests.simulation.frozen import freeze
 from tests.workflow.interpreter import State, StateFailed, evaluate
 
-MACHINES = "arn:aws:states:us-east-1:000000000000:stateMachine:"
 LARGEST_RESULT = 262_144  # bytes of a task's result
 
 
@@ -27,136 +30,115 @@ class SimulatedAccount(Account):
     """One small account, empty at first."""
 
     def __init__(self) -> None:
-        self._conflicts: list[str] = []
-        super().__init__(lambda service: _SimulatedClient(self, service), conflict=self._conflicts.append)
+        self.aws = _RunningAws()
+        super().__init__(self.client, conflict=self.aws.conflicts.append)
         self.place = SIMULATED
-        self.now = 0.0
-        self.tables = dynamodb.tables(requests=[], slots=[])
-        self.queues = self.jobs = self.schedules = self.tokens = record({})
-        self.machines: dict[str, dict[str, Any]] = {}  # ARN -> definition
-        self.executions: dict[str, Record] = {}  # ARN of the machine -> executions
-        self._waiting: dict[str, tuple[str, str]] = {}  # token -> the machine and the name of its execution
 
     def client(self, service: str) -> Any:
-        return _SimulatedClient(self, service)
+        return _SimulatedClient(self.aws, service)
 
     def wait[Value](self, condition: Callable[[], Value], what: str, seconds: float = 0) -> Value:
         """As in Account; each second passes immediately."""
         for _ in range(10_000):
             if value := condition():
                 return value
-            self.now += 1
-            for machine, definition in self.machines.items():
-                self._time_out(machine, definition.get("TimeoutSeconds"))
+            self.aws.pass_second()
         raise Failed(f"waited for {what}")
 
-    def perform(self, service: str, operation: str, parameters: Record) -> Answer:
-        """One operation."""
-        own = getattr(self, f"_{operation}", None)
-        if own:
-            answer: Answer = own(parameters)
-        elif service == "dynamodb":
-            answer = self._perform_on_tables(operation, parameters)
-        elif service == "sqs":
-            self.queues, answer = sqs.perform(self.queues, operation, parameters, self.now)
-        elif service == "glue":
-            self.jobs, answer = glue.perform(self.jobs, operation, parameters, self.now)
-        elif service == "scheduler":
-            self.schedules, answer = scheduler.perform(self.schedules, operation, parameters, self.now)
-        else:
-            answer = self._perform_on_executions(operation, parameters)
-        return answer
 
-    # ------------------------------------------------------------------------------------- DynamoDB, SQS, Glue
+class _RunningAws(AwsAccount):
+    """An account whose state machines run. `conflicts`: the operations whose next call meets a transaction."""
 
-    def _perform_on_tables(self, operation: str, parameters: Record) -> Answer:
-        name = operation.title().replace("_", "")
-        if name in self._conflicts:
-            self._conflicts.remove(name)
-            return dynamodb.conflict(operation, parameters)
-        self.tables, answer = dynamodb.perform(self.tables, operation, parameters)
-        return answer
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.clock = lambda: self.now
+        self.conflicts: list[str] = []
+        self._waiting: dict[str, tuple[str, str]] = {}  # token -> the machine and the name of its execution
 
-    def _create_queue(self, parameters: Record) -> Answer:
-        url, attributes = parameters["QueueName"], parameters.get("Attributes", record({}))
-        made = sqs.queue(int(attributes.get("VisibilityTimeout", 30)), attributes.get("FifoQueue") == "true")
-        self.queues = self.queues.with_fields(**{url: made})
-        return Answer(freeze({"QueueUrl": url}))
+    def pass_second(self) -> None:
+        """Let a second pass, and end the executions that have timed out."""
+        self.now += 1
+        for machine, executions in self._executions.items():
+            seconds = self._definition(machine).get("TimeoutSeconds")
+            for name, execution in executions.fields.items():
+                if seconds and execution["status"] == "RUNNING" and self.now >= execution["started"] + seconds:
+                    self.execution(name, "TIMED_OUT", machine)
 
-    def _receive_message(self, parameters: Record) -> Answer:
-        url, most = parameters["QueueUrl"], parameters.get("MaxNumberOfMessages", 1)
-        taken = []
-        for message in sqs.receivable(self.queues[url], self.now, together=most > 1)[:most]:
-            queue, answer = sqs.receive(self.queues[url], message, self.now)
-            self.queues = self.queues.with_fields(**{url: queue})
-            (received,) = answer.value["Messages"]
-            taken.append({"Body": received["body"], "ReceiptHandle": received["handle"]})
-        return Answer(freeze({"Messages": taken} if taken else {}))
+    def _perform_operation(self, model: Any, parameters: Parameters) -> Parameters:
+        if model.name in self.conflicts:
+            self.conflicts.remove(model.name)
+            return unfrozen(dynamodb.conflict(xform_name(model.name), freeze(parameters)))
+        return super()._perform_operation(model, parameters)
 
-    def _create_job(self, parameters: Record) -> Answer:
-        jobs = glue.jobs(**{parameters["Name"]: parameters["ExecutionProperty"]["MaxConcurrentRuns"]})
-        self.jobs = record(self.jobs.fields | jobs.fields)
-        return Answer(freeze({"Name": parameters["Name"]}))
+    def _CreateQueue(self, parameters: Parameters) -> Parameters:
+        attributes = dict(parameters["Attributes"]) if "Attributes" in parameters else {}
+        visibility = int(attributes.pop("VisibilityTimeout", 30))
+        return {"QueueUrl": self.make_queue(parameters["QueueName"], visibility, **attributes)}
 
-    # --------------------------------------------------------------------------------------- Step Functions
+    def _CreateStateMachine(self, parameters: Parameters) -> Parameters:
+        return {"stateMachineArn": self.make_machine(parameters["name"], definition=parameters["definition"])}
 
-    def _create_state_machine(self, parameters: Record) -> Answer:
-        arn = MACHINES + parameters["name"]
-        self.machines[arn], self.executions[arn] = json.loads(parameters["definition"]), stepfunctions.executions()
-        return Answer(freeze({"stateMachineArn": arn}))
+    def _CreateJob(self, parameters: Parameters) -> Parameters:
+        name, limit = parameters["Name"], parameters["ExecutionProperty"]["MaxConcurrentRuns"]
+        self.make_job(name)
+        self._runs = self._runs.with_fields(**glue.jobs(**{name: limit}).fields)
+        return {"Name": name}
 
-    def _perform_on_executions(self, operation: str, parameters: Record) -> Answer:
+    def _StartJobRun(self, parameters: Parameters) -> Parameters:
+        return self._on_glue("start_job_run", parameters)
+
+    def _RedriveExecution(self, parameters: Parameters) -> Parameters:
+        return self._on_executions("redrive_execution", self._machine_of(parameters["executionArn"]), parameters)
+
+    def _SendTaskHeartbeat(self, parameters: Parameters) -> Parameters:
+        return self._answer_task("SendTaskHeartbeat", parameters)
+
+    def _definition(self, machine: str) -> dict[str, Any]:
+        definition: dict[str, Any] = json.loads(self._machines[machine].get("definition", "{}"))
+        return definition
+
+    def _on_executions(self, operation: str, machine: str, parameters: Parameters) -> Parameters:
         self.now += 1  # no two calls have the same time
-        if "taskToken" in parameters:
-            return self._answer_task(operation, parameters)
-        arn = parameters.get("executionArn", "")
-        machine = parameters.get("stateMachineArn") or arn.rpartition(":")[0].replace(":execution:", ":stateMachine:")
-        name, before = parameters.get("name") or arn.rpartition(":")[2], self.executions[machine]
-        self.executions[machine], answer = stepfunctions.perform(before, operation, parameters, self.now)
-        if self.executions[machine] is before:
+        before = self._executions[machine]
+        answer = super()._on_executions(operation, machine, parameters)
+        if self._executions[machine] is before:
             return answer
+        name = parameters.get("name") or parameters["executionArn"].rpartition(":")[2]
         if operation == "stop_execution":
-            for token, execution in self._waiting.items():
-                if execution == (machine, name):
-                    self.tokens = tasks.end(self.tokens, token)
+            for token in [each for each, waiting in self._waiting.items() if waiting == (machine, name)]:
+                self._tasks = tasks.end(self._tasks, token)
         else:
             self._run(machine, name)
         return answer
 
-    def _answer_task(self, operation: str, parameters: Record) -> Answer:
+    def _answer_task(self, operation: str, parameters: Parameters) -> Parameters:
+        answer = super()._answer_task(operation, parameters)
         token = parameters["taskToken"]
-        self.tokens, answer = tasks.perform(self.tokens, operation, parameters, self.now)
-        status = self.tokens[token]["status"]
-        if not answer.error and status != "WAITS":
-            self._close(*self._waiting[token], status)
+        if (status := self._tasks[token]["status"]) != "WAITS":
+            machine, name = self._waiting[token]
+            self.execution(name, status, machine)
         return answer
-
-    def _close(
-        self, machine: str, name: str, status: str, error: str = "", cause: str = "", output: Any = None
-    ) -> None:
-        closed = stepfunctions.close(self.executions[machine], name, status, self.now, error, cause)
-        self.executions[machine] = closed.with_fields(**{name: closed[name].with_fields(output=json.dumps(output))})
-
-    def _time_out(self, machine: str, seconds: float | None) -> None:
-        for name, execution in self.executions[machine].fields.items():
-            if seconds and execution["status"] == "RUNNING" and self.now >= execution["started"] + seconds:
-                self._close(machine, name, "TIMED_OUT")
 
     def _run(self, machine: str, name: str) -> None:
         """Run an execution until it waits or ends."""
-        definition = self.machines[machine]
+        definition = self._definition(machine)
         at, variables = definition["StartAt"], dict[str, Any]()
-        known: dict[str, Any] = {"input": json.loads(self.executions[machine][name]["input"])}
+        known: dict[str, Any] = {"input": json.loads(self._executions[machine][name]["input"])}
         try:
             while True:
                 fields = definition["States"][at]
                 kind, state = fields["Type"], State(fields)
-                if kind == "Wait" or fields.get("Resource", "").endswith(".waitForTaskToken"):
-                    self._wait_for(fields, machine, name)
+                if kind == "Wait":
+                    return
+                if fields.get("Resource", "").endswith(".waitForTaskToken"):
+                    token, asked = f"token-{len(self._waiting)}", fields["Arguments"]
+                    self._waiting[token] = (machine, name)
+                    body = json.dumps(dict.fromkeys(asked["MessageBody"], token))
+                    self._SendMessage({"QueueUrl": asked["QueueUrl"], "MessageBody": body})
                     return
                 if kind == "Fail":
-                    self._close(machine, name, "FAILED", fields["Error"], fields.get("Cause", ""))
-                    return
+                    raise StateFailed(fields["Error"], fields.get("Cause"))
                 if kind == "Choice":
                     chosen = (each for each in fields["Choices"] if evaluate(each["Condition"], known, variables))
                     at = next(chosen, {"Next": fields.get("Default")})["Next"]
@@ -169,41 +151,35 @@ class SimulatedAccount(Account):
                 output = evaluate(fields.get("Output", {}), known, variables)
                 variables |= evaluate(fields.get("Assign", {}), known, variables)
                 if "Next" not in fields:
-                    self._close(machine, name, "SUCCEEDED", output=output)
+                    self.execution(name, "SUCCEEDED", machine, output=json.dumps(output))
                     return
                 at = fields["Next"]
         except StateFailed as failed:
-            self._close(machine, name, "FAILED", failed.error, failed.cause or "")
-
-    def _wait_for(self, fields: dict[str, Any], machine: str, name: str) -> None:
-        if fields["Type"] == "Task":
-            token, asked = self.name("token"), fields["Arguments"]
-            self.tokens, self._waiting[token] = record(self.tokens.fields | tasks.tasks(token).fields), (machine, name)
-            body = dict.fromkeys(asked["MessageBody"], token)
-            self.perform(
-                "sqs", "send_message", freeze({"QueueUrl": asked["QueueUrl"], "MessageBody": json.dumps(body)})
-            )
+            self.execution(name, "FAILED", machine, error=failed.error, cause=failed.cause or "")
 
     def _result(self, fields: dict[str, Any]) -> Any:
         """The result of a task that reads DynamoDB, or of any other state."""
         if fields["Type"] != "Task":
             return None
-        result = thaw(self._perform_on_tables("get_item", freeze(fields["Arguments"])).value)
+        result = self.tables.perform("GetItem", fields["Arguments"])
         if len(json.dumps(result)) > LARGEST_RESULT:
             raise StateFailed("States.DataLimitExceeded", "")
         return result
 
 
 class _SimulatedClient:
-    def __init__(self, account: SimulatedAccount, service: str) -> None:
-        self._account, self._service = account, service
+    """A client without botocore, which is slow for hundreds of calls."""
+
+    def __init__(self, aws: AwsAccount, service: str) -> None:
+        self._aws, self._service = aws, SimpleNamespace(service_name=service)
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
+        model = SimpleNamespace(name=operation.title().replace("_", ""), service_model=self._service)
+
         def call(**parameters: Any) -> Any:
-            answer = self._account.perform(self._service, operation, freeze(parameters))
-            if answer.error:
-                response: Any = {"Error": {"Code": answer.error, "Message": "simulated"}}
-                raise ClientError(response | (thaw(answer.value) or {}), operation)
-            return thaw(answer.value)
+            _, answer = self._aws.answer(model, parameters)
+            if "Error" in answer:
+                raise ClientError(answer, model.name)
+            return answer
 
         return call

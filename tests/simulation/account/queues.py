@@ -66,7 +66,6 @@ class Sqs(Service):
         assert all(text and ALLOWED.fullmatch(text) for text in texts), f"SQS would have refused {texts!r}"
         assert message_attributes.size(body, attributes) <= LARGEST_MESSAGE
         assert len(attributes) <= MOST_ATTRIBUTES
-        assert 0 <= parameters.get("DelaySeconds", 0) <= sqs.LONGEST_DELAY
         assert name.endswith(".fifo") == ("MessageGroupId" in parameters) == ("MessageDeduplicationId" in parameters)
         assert "MessageGroupId" not in parameters or GROUP.fullmatch(parameters["MessageGroupId"])
         if message_attributes.size(body, attributes) > int(self._attributes[name]["MaximumMessageSize"]):
