@@ -127,7 +127,6 @@ def _attributes(queue: Record, parameters: Record, now: float) -> tuple[Record, 
     counts = {
         "ApproximateNumberOfMessages": sum(message["visible_at"] <= now for message in messages),
         "ApproximateNumberOfMessagesNotVisible": sum(is_in_flight(message, now) for message in messages),
-        "ApproximateNumberOfMessagesDelayed": sum(not m["handle"] and m["visible_at"] > now for m in messages),
     }
     return queue, Answer(freeze({"Attributes": {name: str(counts[name]) for name in parameters["AttributeNames"]}}))
 
