@@ -1,4 +1,4 @@
-"""Guards that are no term of an expression, in a row each: what is removed, and what must notice it.
+"""Guards that are no term of an expression, in a row each: how it is removed, and the world or test that must notice.
 
     Row("s6-no-ring", "A slot is released, and no dispatch follows.", state("Ring", silent), World(of(A, B), 0, "S6"))
 

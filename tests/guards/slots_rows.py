@@ -103,7 +103,7 @@ def has_leases_alone(self: _Dispatch, seen: Process, _: float) -> bool:
 QUEUE = [
     Row(
         "s3-the-queue-is-read-before-the-item",
-        "What was released between the two reads is started again.",
+        "A request whose slot was released between the two reads is started again.",
         reads_the_queue_first,
         World(of(A, B), 0, "S3"),
     ),

@@ -1,4 +1,4 @@
-"""What each step must keep, and the search for an item for which it does not."""
+"""The claims about each step, and the search for an item for which one is false."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.simulation.frozen import freeze, thaw
 
 ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE
 
-# What must hold for a write: the item before it, what is after it, and the request.
+# A claim about a write: the item before it, its effect, and the request.
 Claim = Callable[[AnyItem, Effect, dict[str, Any]], BoolRef]
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
