@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import janitor
+from slotkeeper.slots import grants, janitor, plan, rate
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import judge
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.outcomes import Outcomes
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.work import GlueRuns
 from tests.simulation import random_slots, small_worlds, workflow
@@ -31,7 +32,14 @@ TARGETS = [*range(1358, 1528), 1550, 1643, 1708]
 
 
 @pytest.mark.parametrize(
-    ("kind", "seeds"), [("downstream", range(20)), ("retry", range(50)), ("slots", range(150)), ("token", range(100))]
+    ("kind", "seeds"),
+    [
+        ("downstream", range(20)),
+        ("rates", range(2000, 2100)),
+        ("retry", range(50)),
+        ("slots", range(150)),
+        ("token", range(100)),
+    ],
 )
 def test_every_guarantee_holds_in_random_schedules(kind: str, seeds: Iterable[int]) -> None:
     assert first_broken(small_worlds.RANDOM_WORLDS[kind], seeds) == ("", -1)
@@ -135,6 +143,29 @@ def test_an_exceeded_time_bound_is_detected_in_many_schedules(
 
     remove(monkeypatch)
     assert breaks(random_world, SEEDS, broken_property, times=int(least * len(SEEDS)))
+
+
+def no_check_before_the_write(patch: Patch) -> None:
+    patch.setattr(plan, "milliseconds", lambda _: 10**15)
+
+
+def another_start_after_the_read_is_ignored(patch: Patch) -> None:
+    for module in (rate, grants):
+        patch.setattr(module, "SAME_START", "rate = :rate AND next_start >= :seen_start")
+    patch.setattr(grants, "GRANT_CONDITION", grants.GRANT_CONDITION.replace("grants = :seen", "grants >= :seen"))
+
+
+def an_interval_that_is_too_short(patch: Patch) -> None:
+    patch.setattr(Rate, "interval", property(lambda self: 800 * self.seconds // self.count))
+
+
+@pytest.mark.parametrize(
+    "remove", [no_check_before_the_write, another_start_after_the_read_is_ignored, an_interval_that_is_too_short]
+)
+def test_without_a_guard_more_start_than_the_rate_allows(remove: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """S11, with clocks that differ."""
+    remove(monkeypatch)
+    assert breaks(random_slots.random_world_with_rate, range(400), "S11", 1)
 
 
 def test_each_world_has_a_share_of_make_simulate() -> None:

@@ -168,6 +168,7 @@ class _Conditions(Reader):
         low = self.operand()
         self.take("AND")
         high = self.operand()
+        self.check_distinct(operand, low, high)
         for each in (operand, low, high):
             self.check_kind(each, *_ORDERED)
         self.used.checks.append(lambda scope: _refuse_an_empty_range(low, high, scope))
