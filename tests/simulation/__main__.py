@@ -116,7 +116,7 @@ def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, 
 
 
 def _schedules(kind: str, first: int, number: int) -> tuple[str, Made, str]:
-    """Run schedules: the world, what was made, and the history if a guarantee breaks."""
+    """Run schedules: the world, their numbers, and the history if a guarantee breaks."""
     gc.disable()  # there is hardly any garbage, and collections take longer the larger the caches are
     started, steps, faults = time.process_time(), 0, 0
     for seed in range(first, first + number):

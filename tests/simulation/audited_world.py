@@ -72,7 +72,7 @@ class AuditedWorld(SlotsWorld):
     def __init__(self, plan: Plan, audited_at: frozenset[int]) -> None:
         super().__init__(plan)
         self.lines: list[dict[str, Any]] = []
-        self.results: list[tuple[str, str, Result]] = []  # of the audits: what was changed, the check, its result
+        self.results: list[tuple[str, str, Result]] = []  # of audits: the violation put in, the check
         self._audited_at, self._steps = audited_at, 0
 
     def take(self, choice: Choice) -> None:
@@ -165,7 +165,7 @@ class _Client:
 
 
 def wrong_histories(history: WorkHistory) -> Iterator[tuple[str, str, WorkHistory]]:
-    """Histories with one violation each: what it is, the check that must see it, and the history."""
+    """Histories with one violation each: its name, the check that must see it, and the history."""
     succeeded = [each for each in history.work if each.succeeded and each.ended and each.ended > each.started + 2]
     for ran in succeeded[:1]:
         yield "more at work than the limit", "limit", _with_copies(history, ran)
@@ -210,7 +210,7 @@ def _waiting(history: WorkHistory) -> Iterator[tuple[str, str, WorkHistory]]:
         place = "0#" + "0" * 14 + "#" + "0" * 40
         waits = RequestRow(name, "waits", "QUEUED", "waits", 1, "high", BEGINNING, place, place, 1)
         yield "a slot free for hours while a request waits", "free", replace(history, rows=[*history.rows, waits])
-        # What was granted last was granted an hour after the end of all else.
+        # The last grant came an hour after the end of all else.
         late = replace(last, started=history.now - 1, granted=last.granted)
         rows = [late if each is last else each for each in history.rows]
         yield "a request passed for hours", "order", replace(history, rows=[*rows, waits])

@@ -58,7 +58,7 @@ def deliver(
     receives: int,
     watching: Watching | None = None,
 ) -> tuple[bool, str, tuple[Any, ...]]:
-    """Run one invocation of the worker; whether the message may be deleted, the last log message, and what is carried.
+    """Run one invocation of the worker; whether its message is done, the last log message, and carried outcomes.
 
     Args:
         started: start of the invocation, seconds since the epoch.

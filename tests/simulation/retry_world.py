@@ -96,7 +96,7 @@ class RetryWorld(World):
         self.commands = plan.commands
         self.commanded = 0  # commands so far
         self.deliveries = record({})  # attempt -> its deliveries so far
-        self.handles = record({})  # what a delivery's code has for a receipt handle -> the handle
+        self.handles = record({})  # the text in place of a receipt handle in a delivery's code -> the handle
         self.consumed: tuple[str, ...] = ()  # receipt handles of messages that may be deleted
         self.sent: tuple[properties.Body, ...] = ()
         self._checked: tuple[Any, ...] = ()

@@ -76,7 +76,7 @@ class SlotsProperties(SlotsState):
     # The process's item --------------------------------------------------------------------------------------------
 
     def _check_process(self, name: str, item: Record, before: Record, rows: dict[str, Record]) -> None:
-        """The judge's verdict on a write of a process's item, S1c for the blocks that run, S5 for what it grants."""
+        """The judge's verdict on a write of a process's item, S1c for the blocks that run, S5 for its grants."""
         if item is NO_PROCESS or before is NO_PROCESS:
             self.starts = ()
             return  # removed or added, and empty
@@ -171,7 +171,7 @@ class SlotsProperties(SlotsState):
             raise Violation("S1b", f"{name} is freed before the work of its child has settled")
 
     def _check_at_work(self, item: Item, granted: set[str]) -> None:
-        """S1c: with each grant, the weights of what works and of what is granted stay within the limit.
+        """S1c: with each grant, the weights of all work and of all grants stay within the limit.
 
         A block counts until its lease ends by its caller's clock, and by each clock that differs by less than the skew.
         """

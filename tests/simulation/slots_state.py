@@ -185,7 +185,7 @@ def process_of(execution: str) -> str:
 class SlotsState(World):
     """The services of one process or two, and the world's notes."""
 
-    # What follows from other notes, or concerns bounds in time, which random schedules check; and what `key` adds.
+    # Notes that follow from others, or concern bounds in time, which random schedules check; and those that `key` adds.
     NOT_IN_KEY = frozenset(
         {"processes", "grants", "forced", "faults_at_close", "was_overdue", "overdue_since", "starts"}
     ) | {
@@ -231,7 +231,7 @@ class SlotsState(World):
         # The janitor.
         self.next_run = self.now + plan.first_run if plan.first_run else float("inf")
         self.janitor_runs = plan.janitor_runs
-        # What the newest run reports: the number of holders whose work may not be read, and of ends that it could not
+        # In the newest run's report: the number of holders whose work may not be read, and of ends that it could not
         # publish.
         self.unreadable = self.unpublished = 0
         # Whether a sender of a doorbell has died, or a message was lost, since the last run that began alone.
@@ -243,11 +243,11 @@ class SlotsState(World):
         # Of each caller whose block of code runs: its lease's end, as the caller knows it, and its weight.
         self.blocks: dict[str, tuple[int, int]] = {}
         self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
-        self.clocks: dict[str, float] = {}  # what each actor's clock has shown last
+        self.clocks: dict[str, float] = {}  # the last time that each actor's clock has shown
         self._shown = 0.0  # what that actor's clock had shown before the call
-        # With a rate: of each start of a process the time, and what the clock of its caller had shown last.
+        # With a rate: of each start of a process the time, and the last time that the clock of its caller had shown.
         self.starts: tuple[tuple[str, float, float], ...] = ()
-        # What has happened to requests.
+        # The past of requests.
         self.worked: frozenset[str] = frozenset()  # executions whose work has begun
         self.cancelled: frozenset[str] = frozenset()  # executions that the command has reported as cancelled
         self.queued_at: dict[str, int] = {}  # execution -> the number of its process's grants before its row was added
@@ -258,7 +258,7 @@ class SlotsState(World):
         self.redriven_at: dict[str, float] = {}  # children
         self.adopted: frozenset[str] = frozenset()  # holders
         self.forced: frozenset[str] = frozenset()  # executions whose slot an operator has freed while it was confirmed
-        # What was published: of an execution, or of a message that is no request, its state, and NOTICE.
+        # The publications: of an execution, or of a message that is no request, its state, and NOTICE.
         self.published: frozenset[tuple[str, str]] = frozenset()
         self.recorded: frozenset[tuple[str, str]] = frozenset()  # each execution with an end that its row has had
         self.discarded: frozenset[str] = frozenset()  # executions whose request the command has reported as discarded
@@ -300,7 +300,7 @@ class SlotsState(World):
     # Targets and permissions ---------------------------------------------------------------------------------------
 
     def target_of(self, process: str) -> str:
-        """What runs in the slots of a process."""
+        """The target of a process."""
         if process == PROCESS and self.plan.target:
             return self.plan.target
         return stepfunctions.CHILD if process in self.plan.machines else JOB
@@ -361,7 +361,7 @@ class SlotsState(World):
         return {row["execution"]["S"]: row for row in self.services["dynamodb"][ROWS].fields.values()}
 
     def _planned(self, name: str) -> Planned | None:
-        """What a dispatch may do now, by the clock that is furthest behind; None if the process is removed.
+        """The plan of a dispatch now, by the clock that is furthest behind; None if the process is removed.
 
         A reservation is old only if it is so by each clock.
         """
@@ -532,7 +532,7 @@ class SlotsState(World):
         ]
 
     def left(self) -> str:
-        """What a function or the janitor must still do; empty at the end."""
+        """The first task of a function or the janitor; empty at the end."""
         for what, names in (
             ("holds a slot, and does not run", [*self._dead(), *self._reserved()]),
             ("has closed, and its request has no end", self._unrecorded()),

@@ -65,7 +65,7 @@ _LARGE_OUTPUT = json.dumps("x" * LARGEST_PAYLOAD)
 _ELSEWHERE = json.dumps({PARENT_FIELD: "arn:execution:another:workflow"})
 # Functions whose queue delivers their message again.
 _REDELIVERED = ("starter", "dispatcher", "ending")
-# What an operator does.
+# The actors of operators.
 _COMMANDS = ("operator", "cancel", "again", "discard", "release", "replace")
 
 
@@ -734,7 +734,7 @@ class SlotsWorld(SlotsProperties):
         return answer._replace(value=_damaged(answer.value)) if is_damaged else answer
 
     def _check_question(self, question: Question, service: str) -> None:
-        """The checks of what is asked of Glue and of children, and their older states."""
+        """The checks of calls of Glue and of children, and their older states."""
         given = question.parameters
         if question.operation in ("start_job_run", "start_execution", "stop_execution"):
             self._keep_older(service)
@@ -783,7 +783,7 @@ class SlotsWorld(SlotsProperties):
             assert not isinstance(result, Raised), result
 
     def _after_command(self, kind: str, actor: Actor) -> None:
-        """The operator repeats a command that has failed. What a repeated one finds done has no effect again."""
+        """The operator repeats a command that has failed. A repeated one has no effect if the first one had."""
         wanted, result = actor.notes.state, actor.node.result
         if not isinstance(result, Raised):
             if kind == "cancel" and result:

@@ -1,4 +1,4 @@
-"""What the simulation accepts, `slotkeeper audit` does not condemn; and a history with a violation never holds.
+"""`slotkeeper audit` condemns no history that the simulation accepts; and a history with a violation never holds.
 
 `make simulate` runs a million of these schedules, as the world "audit".
 """

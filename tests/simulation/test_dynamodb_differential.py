@@ -1,4 +1,4 @@
-"""The simulated DynamoDB answers as DynamoDB Local does: what the worlds ask, and generated expressions."""
+"""The simulated DynamoDB answers as DynamoDB Local does: the requests of the worlds, and generated expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of README.md runs, and does what the page says; a random schedule of it is shrunk to what breaks it."""
+"""The example of README.md runs, with the results on that page; a random schedule of it is shrunk to five events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAFE, UNSAFE = "issued = :seen", "issued >= :seen"
 
 @pytest.fixture(scope="module")
 def page() -> Any:
-    """What the page's code defines."""
+    """The definitions of the page."""
     defined: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(code, defined)

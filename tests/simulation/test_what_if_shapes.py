@@ -85,7 +85,7 @@ def recorded(shape: Shape, limit: int, acts: Sequence[Act], until: float) -> Rec
 
 
 def prediction(shape: Shape) -> dict[str, Course]:
-    """What the command predicts from the records of the run."""
+    """The command's prediction from the records of the run."""
     world = recorded(shape, shape.plan.limit, [*shape.acts, *shape.of_record], shape.until)
     process = world.process()
     return predict(recording_of(process, world.rows(), world.audit_lines, BEGINNING, world.now), shape.limit)

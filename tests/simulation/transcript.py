@@ -175,7 +175,7 @@ class Outside:
         return _Client(self, service)
 
     def clock(self) -> Any:
-        """What this actor's clock shows: seconds since the epoch. It is read once between two calls: no time passes."""
+        """The time that this actor's clock shows. It is read once between two calls, where no time passes."""
         if self._shown_after != self.asked:
             self._shown = self.ask(CLOCK)
             self._shown_after = self.asked

@@ -50,7 +50,7 @@ class Actor(NamedTuple):
         return self.node.question
 
     def after(self, answer: Answer, clock: Answer | None = None) -> Actor:
-        """The actor after this answer. `clock`: what its clock shows then."""
+        """The actor after this answer. `clock`: the time that its clock shows then."""
         return Actor(self.node.after(answer, clock), self.asleep_until, self.notes)
 
 
@@ -141,7 +141,7 @@ class World:
         raise AssertionError(f"no service answers {question}")
 
     def clock_of(self, name: str, actor: Actor) -> Any:
-        """What the clock of an actor shows."""
+        """The time that the clock of an actor shows."""
         return self.now
 
     def slow_steps(self) -> list[Choice]:
