@@ -334,17 +334,27 @@ class DeadLetterQueue:
     Args:
         redrivable: the maximum bytes of a message with its attributes that can be redriven: the work queue's
             MaximumMessageSize.
+        on_sent: receives the key and the fields of each message after it was sent, and before the ledger records it: if
+            the worker dies before that, the next delivery does both again. It must not raise.
     """
 
-    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        sqs: SQSClient,
+        queue_url: str,
+        redrivable: int = MAX_MESSAGE_BYTES,
+        on_sent: Callable[[str, Mapping[str, object]], object] = lambda *_: None,
+    ) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
         self._redrivable = redrivable
+        self._on_sent = on_sent
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
         """Dead-letter a body that is not a valid message."""
         source = {"source_message_id": message_attributes.text(message_id, 100)}
         self._send(body, "InvalidMessage", reason, source, MAX_MESSAGE_BYTES)
+        self._on_sent(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
         """Dead-letter a message that was not worked on, unchanged."""
@@ -354,6 +364,8 @@ class DeadLetterQueue:
             "source_message_id": message_attributes.text(message_id, 100),
         }
         self._send(message.source or message.to_json(), code, reason, more, MAX_MESSAGE_BYTES)
+        fields = {"request_id": message.request_id, "attempt": message.attempt, "message_id": message_id}
+        self._on_sent(message_id, {**fields, "code": code, "reason": reason})
 
     def send(
         self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
@@ -380,6 +392,8 @@ class DeadLetterQueue:
             "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
         }
         self._send(body, code, reason, more, self._redrivable)
+        fields = {"request_id": message.request_id, "attempt": message.attempt, "started_at": instant(after.retries[0])}
+        self._on_sent(f"{message.request_id}/{message.attempt}", {**fields, "code": code, "reason": reason})
 
     def _send(
         self, body: str, code: str, reason: str, more: Mapping[str, MessageAttributeValueTypeDef], largest: int

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.events import CompletionEvents
 from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
-from slotkeeper.retry.delivery import MAX_MESSAGE_BYTES, DeadLetterQueue
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from slotkeeper.retry.message import Message, instant
-
-if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
 
 
 def publish_if_succeeded(events: CompletionEvents, message: Message, record: SQSRecord, outcome: Outcome) -> None:
@@ -38,52 +33,21 @@ def publish_if_succeeded(events: CompletionEvents, message: Message, record: SQS
 def _publish_success(events: CompletionEvents, message: Message, started_at: float, result: str) -> None:
     events.publish(
         "SUCCEEDED",
-        _key(message),
+        f"{message.request_id}/{message.attempt}",
         {
             "flow": "worker",
             "request_id": message.request_id,
             "attempt": message.attempt,
             # NaN and Infinity become null: Python writes them, but they are not JSON, so EventBridge refuses them.
             "result": json.loads(result, parse_constant=lambda _: None),
-            "started_at": _first_start(message, started_at),
+            "started_at": instant(message.retries[0] if message.retries else started_at),
         },
     )
 
 
-class PublishedDeadLetters(DeadLetterQueue):
-    """The dead-letter queue, with a completion event for each message.
-
-    The event is published after the message is sent and before the ledger records it. If the worker dies before that,
-    the next delivery sends both again.
-    """
-
-    def __init__(
-        self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES, *, events: CompletionEvents
-    ) -> None:
-        super().__init__(sqs, queue_url, redrivable)
-        self._events = events
-        self._kept_in = queue_url.rpartition("/")[2]
-
-    def send_invalid(self, body: str, message_id: str, reason: str) -> None:
-        super().send_invalid(body, message_id, reason)
-        self._publish(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
-
-    def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
-        super().send_unworked(message, message_id, code, reason)
-        identity = {"request_id": message.request_id, "attempt": message.attempt}
-        self._publish(message_id, {**identity, "code": code, "reason": reason, "message_id": message_id})
-
-    def send(
-        self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
-    ) -> None:
-        super().send(message, started_at, code, reason, history)
-        identity = {"request_id": message.request_id, "attempt": message.attempt}
-        self._publish(
-            _key(message), {**identity, "code": code, "reason": reason, "started_at": _first_start(message, started_at)}
-        )
-
-    def _publish(self, key: str, detail: Mapping[str, object]) -> None:
-        self._events.publish("DEAD_LETTERED", key, {"flow": "worker", "kept_in": self._kept_in, **detail})
+def publish_dead_letter(events: CompletionEvents, kept_in: str, key: str, detail: Mapping[str, object]) -> None:
+    """Publish that a message is in the dead-letter queue of the name `kept_in` (DeadLetterQueue, `on_sent`)."""
+    events.publish("DEAD_LETTERED", key, {"flow": "worker", "kept_in": kept_in, **detail})
 
 
 class BreakerEvents:
@@ -106,11 +70,3 @@ class BreakerEvents:
         for downstream, health in changes:
             change = health.breaker.changes[-1]
             self._events.publish_breaker(downstream, change.to, change.why, change.at, health.breaker.epoch)
-
-
-def _key(message: Message) -> str:
-    return f"{message.request_id}/{message.attempt}"
-
-
-def _first_start(message: Message, started_at: float) -> str:
-    return instant(message.retries[0] if message.retries else started_at)

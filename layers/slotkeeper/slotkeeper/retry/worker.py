@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from aws_lambda_powertools.metrics import MetricUnit
@@ -30,14 +30,11 @@ from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, DeadLetterQueue, RetryQueue, ScheduleTarget
 from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable, check_name
 from slotkeeper.retry.downstream.health import MAX_CONCURRENCY, Health, State
-from slotkeeper.retry.events import BreakerEvents, PublishedDeadLetters, publish_if_succeeded
+from slotkeeper.retry.events import BreakerEvents, publish_dead_letter, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.policy import BuiltInPolicy, PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
-
-if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
 
 CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
 _HEALTH_CLIENT_CONFIG = client_config(read_timeout=1, attempts=2)  # short: it is called in the time of recording, too
@@ -94,12 +91,16 @@ class RetryingWorker:
             max_message_bytes=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
-        dead_letters: tuple[SQSClient, str, int]
-        dead_letters = (sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message)
+        dead_letters = settings.work_dead_letter_queue_url
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,
-            PublishedDeadLetters(*dead_letters, events=events) if events else DeadLetterQueue(*dead_letters),
+            DeadLetterQueue(
+                sqs,
+                dead_letters,
+                settings.work_queue_largest_message,
+                partial(publish_dead_letter, events, dead_letters.rpartition("/")[2]) if events else lambda *_: None,
+            ),
             _policy(settings.retry_policy_parameter),
             downstreams=_downstreams(settings.downstream_table_name, settings.worker_concurrency, breaker_events),
             downstream=check_name(downstream) if isinstance(downstream, str) else downstream,
