@@ -31,6 +31,17 @@ def test_operator_calls_never_return_the_token(instances: Instances) -> None:
     assert "SECRET" not in "".join(answers) + repr(shown)
 
 
+def test_t1_a_dropped_token_is_refreshed_once_for_all_instances(instances: Instances) -> None:
+    warm = [instances.new() for _ in range(5)]
+    assert {instance.get() for instance in warm} == {"token-1"}
+    assert instances.table.drop(NAME, 1)
+    assert not instances.table.status(NAME).has_token
+    assert [instances.new().get() for _ in range(3)] == ["token-2"] * 3
+    assert [instance.call(instances.api.ask) for instance in warm] == ["answer"] * 5
+    assert instances.api.posts == 2
+    assert instances.table.status(NAME) == TokenStatus(generation=2, has_token=True, stored_at=NOW)
+
+
 # Drop the token ------------------------------------------------------------------------------------------------------
 
 
