@@ -46,6 +46,15 @@ def test_f31_a_401_of_an_older_token_does_not_invalidate_the_new_one(instances: 
     assert (token.get(), instances.api.posts) == ("token-2", 2)
 
 
+def test_f31_a_late_401_of_an_older_token_does_not_restore_the_one_after_it(instances: Instances) -> None:
+    token = instances.new()
+    for number in (1, 2):
+        token.get()
+        token.invalidate(f"token-{number}")
+    token.invalidate("token-1")
+    assert token.get() == "token-3"
+
+
 # ----------------------------------------------------------------------------------------------------------------- call
 
 

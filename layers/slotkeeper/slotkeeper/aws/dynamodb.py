@@ -104,6 +104,27 @@ class Table:
                     raise
             time.sleep(wait)
 
+    # Parts of a transaction (`transact`).
+
+    def update_part(
+        self,
+        key: Key,
+        update: str,
+        condition: str,
+        values: Mapping[str, Any],
+        names: Mapping[str, str],
+        **options: Any,
+    ) -> Item:
+        expressions = {"UpdateExpression": update, "ConditionExpression": condition}
+        given = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
+        return {"Update": {"TableName": self.name, "Key": self.key(key), **expressions, **given, **options}}
+
+    def put_part(self, item: Item, condition: str) -> Item:
+        return {"Put": {"TableName": self.name, "Item": item, "ConditionExpression": condition}}
+
+    def check_part(self, key: Key, condition: str) -> Item:
+        return {"ConditionCheck": {"TableName": self.name, "Key": self.key(key), "ConditionExpression": condition}}
+
     def key(self, key: Key) -> Item:
         """The key in DynamoDB's format."""
         parts = (key,) if isinstance(key, str) else key

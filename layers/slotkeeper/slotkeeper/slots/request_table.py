@@ -281,9 +281,7 @@ class RequestTable:
     def _without_holders(self, process: str, leavings: Sequence[Leaving], condition: str) -> Any:
         """The part of a transaction that changes `grants`, if the process has none of these holders."""
         if condition == NO_PROCESS_CONDITION:
-            key = self._slots.key(process)
-            check = {"TableName": self._slots.name, "Key": key, "ConditionExpression": condition}
-            return {"ConditionCheck": check}
+            return self._slots.check_part(process, condition)
         names = {f"#n{at}": each.execution for at, each in enumerate(leavings)}
         absent = " AND ".join(f"attribute_not_exists(holders.{name})" for name in names)
         values: Item = {":one": number(1)} | ({":none": {"S": "none"}} if ":none" in condition else {})
@@ -298,31 +296,13 @@ class RequestTable:
             ":code": {"S": leaving.code},
             ":reason": {"S": leaving.reason},
         }
-        return {
-            "Update": {
-                "TableName": self._table.name,
-                "Key": self._table.key((process, leaving.execution)),
-                "UpdateExpression": END_UPDATE.format(failed=", failed = :now" if leaving.end in FAILURES else ""),
-                "ConditionExpression": QUEUED,
-                "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
-                "ExpressionAttributeValues": values,
-            }
-        }
+        update = END_UPDATE.format(failed=", failed = :now" if leaving.end in FAILURES else "")
+        names = {"#state": "state", "#open": "open"}
+        return self._table.update_part((process, leaving.execution), update, QUEUED, values, names)
 
-    def _of_process(
-        self, process: str, condition: str, update: str, values: Mapping[str, Any], names: Mapping[str, str]
-    ) -> Any:
-        return {
-            "Update": {
-                "TableName": self._slots.name,
-                "Key": self._slots.key(process),
-                "UpdateExpression": update,
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": names,
-                "ExpressionAttributeValues": values,
-                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            }
-        }
+    def _of_process(self, process: str, condition: str, update: str, values: Item, names: Mapping[str, str]) -> Any:
+        returned = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return self._slots.update_part(process, update, condition, values, names, **returned)
 
 
 def _read_all(items: Iterable[Item]) -> Iterator[Queued]:

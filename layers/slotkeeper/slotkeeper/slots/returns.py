@@ -213,37 +213,18 @@ class Requeues:
         if end == "RETURNED":
             update, condition = RETURNED_UPDATE, RETURNED_CONDITION
             values[":now"] = number(now)
-        return {
-            "Update": {
-                "TableName": self._table.name,
-                "Key": {name: row[name] for name in ("process_name", "execution")},
-                "UpdateExpression": update,
-                "ConditionExpression": condition,
-                "ExpressionAttributeNames": names,
-                "ExpressionAttributeValues": values,
-            }
-        }
+        key = row["process_name"]["S"], row["execution"]["S"]
+        return self._table.update_part(key, update, condition, values, names)
 
     def _added(self, row: Item) -> Any:
-        condition = "attribute_not_exists(execution)"
-        return {"Put": {"TableName": self._table.name, "Item": row, "ConditionExpression": condition}}
+        return self._table.put_part(row, "attribute_not_exists(execution)")
 
     def _no_holder(self, process: str, execution: str, after: int) -> Any:
         """The part of the transaction by which no plan that was made before it can be granted."""
-        key = self._slots.key(process)
         if not after:  # the process was removed: the next attempt is rejected
-            condition = "attribute_not_exists(process_name)"
-            return {"ConditionCheck": {"TableName": self._slots.name, "Key": key, "ConditionExpression": condition}}
-        return {
-            "Update": {
-                "TableName": self._slots.name,
-                "Key": key,
-                "UpdateExpression": NO_HOLDER_UPDATE,
-                "ConditionExpression": NO_HOLDER_CONDITION,
-                "ExpressionAttributeNames": {"#me": execution},
-                "ExpressionAttributeValues": {":one": number(1), ":grants": number(after - 1)},
-            }
-        }
+            return self._slots.check_part(process, "attribute_not_exists(process_name)")
+        values = {":one": number(1), ":grants": number(after - 1)}
+        return self._slots.update_part(process, NO_HOLDER_UPDATE, NO_HOLDER_CONDITION, values, {"#me": execution})
 
 
 def _not_redriven_because(row: Item, start_before: tuple[str, float] | None) -> str:
