@@ -19,7 +19,8 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper.slots import janitor, run_report
+from slotkeeper import observability
+from slotkeeper.slots import run_report
 from tests.simulation.account.account import AwsAccount
 from tests.simulation.account.function_environment import OF_SLOTS, OF_THE_CHATBOT, OF_THE_WORKER, read_again
 from tests.simulation.account.items import DOWNSTREAMS
@@ -78,7 +79,8 @@ class Functions:
         self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
         self._patch.setattr("time.monotonic", self._read_clock)
-        read_again(run_report, janitor)
+        read_again()
+        self._patch.setattr(run_report, "logger", observability.logger)
         return self
 
     def __exit__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from types import ModuleType
 
 from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
@@ -62,10 +61,10 @@ class CurrentStdout:
         sys.stdout.flush()
 
 
-def read_again(*modules: ModuleType) -> None:
-    """Reload the modules that create objects of Powertools, which read the variables then, and `modules`."""
+def read_again() -> None:
+    """Reload the modules that create objects of Powertools, which read the variables then."""
     importlib.reload(observability)
-    for module in (chat_token, events, *modules, retrying_worker, retry):
+    for module in (chat_token, events, retrying_worker, retry):
         importlib.reload(module)
     (log,) = observability.logger.handlers
     log.setStream(CurrentStdout())
