@@ -24,6 +24,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tests.simulation import exploring, scheduling, shrinking, small_worlds
+from tests.simulation.frozen import forget
 from tests.simulation.worlds import Violation
 
 CHUNK = 100  # schedules that a process runs before it reports, times the world's share
@@ -140,7 +141,7 @@ def _shrunk_schedule(kind: str, seed: int, violation: Violation) -> str:
 
 def _explore(name: str) -> tuple[str, tuple[Any, ...], str]:
     """Search a world: its name, the columns of its row, and the history if a guarantee breaks."""
-    small_worlds.forget()
+    forget()
     small = small_worlds.SMALL[name]
     started, broken = time.process_time(), ""
     explored = exploring.explore(small.make(), small.faults)
@@ -148,7 +149,7 @@ def _explore(name: str) -> tuple[str, tuple[Any, ...], str]:
     if explored.violation is not None:
         shrunk = "\n".join(shrinking.shrunk_history(small.make, explored.path, explored.violation.name))
         broken = f"{name}: {explored.violation}\n{shrunk}"
-    small_worlds.forget()
+    forget()
     return name, row, broken
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation import small_worlds
+from tests.simulation.frozen import forget
 
 
 @pytest.fixture(autouse=True)
 def empty_caches() -> Iterator[None]:
-    small_worlds.forget()
+    forget()
     gc.disable()
     yield
     gc.enable()
-    small_worlds.forget()
+    forget()

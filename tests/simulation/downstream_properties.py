@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import NamedTuple
 
 from slotkeeper.retry.message import parse_message
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from tests.simulation.frozen import Record
+from tests.simulation.frozen import Record, remembered
 from tests.simulation.retry_actors import INVOCATION
 from tests.simulation.worlds import Violation
 
@@ -43,7 +42,7 @@ class Work(NamedTuple):
     limit: int
 
 
-@cache
+@remembered
 def read(item: Record | None) -> Stored:
     """Read a downstream's item."""
     if item is None:
@@ -102,7 +101,7 @@ def check_counted(body: str, allowed: int) -> None:
         raise Violation("R3", f"attempt {message.attempt} begins after {counted} that count, and {allowed} may")
 
 
-@cache
+@remembered
 def check_dead_letter(dead: Record, attempts: int, excuses: int, *, is_old: bool) -> None:
     """R7: a request that a healthy downstream accepts is dead-lettered only for its age. Raises Violation.
 
@@ -131,12 +130,6 @@ def check_end(item: Stored, now: float) -> None:
     """R7: in the end the breaker is closed, kept open by an operator, or its next probe is due. Raises Violation."""
     if item.state != CLOSED and not item.forced and item.probe_at > now + INVOCATION + 2 * CLOCK_SKEW_SECONDS:
         raise Violation("R7", f"in the end the breaker is {item.state}, and no probe is due")
-
-
-def forget() -> None:
-    """Clear the caches, to bound memory."""
-    read.cache_clear()
-    check_dead_letter.cache_clear()
 
 
 def _text(dead: Record, name: str) -> str:

@@ -6,8 +6,9 @@ only in new states.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 
@@ -97,11 +98,39 @@ def known() -> int:
     return len(_known)
 
 
+def cleared[T: Callable[[], object]](clear: T) -> T:
+    """Let `forget` call this, too."""
+    _clearing.append(clear)
+    return clear
+
+
+def remembered[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """`functools.cache` until `forget`."""
+    known = cache(function)
+    cleared(known.cache_clear)
+    return known  # type: ignore[return-value]
+
+
+def table() -> dict[Any, Any]:
+    """A dictionary for a cache, which `forget` clears."""
+    made: dict[Any, Any] = {}
+    cleared(made.clear)
+    return made
+
+
 def forget() -> None:
-    """Drop all Records, to bound memory. Callers must drop theirs too, except the empty one."""
+    """Clear all caches of actors, services and values, because the code has changed, or to bound memory.
+
+    Callers must drop their Records, too, except the empty one.
+    """
     empty = record({})
+    for clear in _clearing:
+        clear()
     _known.clear()
     _known[frozenset()] = empty
+
+
+_clearing: list[Callable[[], object]] = []
 
 
 def _by_name(pair: tuple[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import PolicyParameter
 from slotkeeper.retry.worker import RetryingWorker
-from tests.simulation.frozen import Record
+from tests.simulation.frozen import Record, remembered
 from tests.simulation.transcript import Outside, Program, Question, replacing
 
 WORK, DEAD_LETTERS, SCHEDULES_DEAD, LEDGER, BUCKET = "work", "work-dead", "schedules-dead", "ledger", "bucket"
@@ -176,16 +175,11 @@ class _Time:
         return max(0, int(1000 * (INVOCATION - self.now() + self._began)))
 
 
-@cache
+@remembered
 def _given(policy: str) -> PolicyParameter:
     """The policy, read without a question."""
     ssm: Any = SimpleNamespace(get_parameter=lambda **_: {"Parameter": {"Value": policy}})
     return PolicyParameter(ssm, "policy", on_invalid=_refuse_invalid_policy, clock=lambda: 0.0)
-
-
-def forget() -> None:
-    """Clear the cache of policies."""
-    _given.cache_clear()
 
 
 def _read(outside: Outside) -> PolicyParameter:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from functools import cache
 from typing import NamedTuple
 
 from slotkeeper.retry.message import epoch, instant, parse_message
-from tests.simulation.frozen import Record
+from tests.simulation.frozen import Record, remembered
 from tests.simulation.worlds import Violation
 
 _UNWORKED = ("RequestIdReused", "TooLarge")
@@ -34,7 +33,7 @@ class Messages(NamedTuple):
     dead: tuple[Record, ...]
 
 
-@cache
+@remembered
 def read(body: str) -> Body:
     """Read a body. Raises InvalidMessage."""
     message = parse_message(body)
@@ -125,7 +124,7 @@ def check_no_attempt_died(row: Record) -> None:
         raise Violation("R3", f"attempt {row['attempts']['N']} counts as dead although there was no fault")
 
 
-@cache
+@remembered
 def check_dead_letter(dead: Record) -> None:
     """R4: a dead-letter message states why, when and how often. Raises Violation."""
     message, attributes = read(dead["body"]), dead["attributes"]
@@ -144,12 +143,6 @@ def check_dead_letter(dead: Record) -> None:
     stated = [_text(attributes, name) for name in ("first_attempt_at", "last_attempt_at", "retry_count")]
     if stated != [instant(message.retries[0]), instant(message.retries[-1]), str(len(message.retries))]:
         raise Violation("R4", f"{subject} states {stated}")
-
-
-def forget() -> None:
-    """Clear the caches of messages, to bound memory."""
-    read.cache_clear()
-    check_dead_letter.cache_clear()
 
 
 def _place(row: Record) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
-from tests.simulation.frozen import Record, freeze, record, thaw
+from tests.simulation.frozen import Record, freeze, record, table, thaw
 from tests.simulation.slots_actors import ENDINGS, REQUESTS
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import BELLS, ROWS, SLOTS
@@ -146,16 +146,10 @@ NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "hold
 _NO_VERSION = Item("", 0, 0, {})
 
 
-_alive: dict[Record, list[Record]] = {}
-_read: dict[Record, Process] = {}
-_versions: dict[Record, Item] = {}
-_planned: dict[tuple[Any, ...], Planned] = {}
-
-
-def forget() -> None:
-    """Clear the caches, to bound memory."""
-    for cached in (_alive, _read, _versions, _planned):
-        cached.clear()
+_alive: dict[Record, list[Record]] = table()
+_read: dict[Record, Process] = table()
+_versions: dict[Record, Item] = table()
+_planned: dict[tuple[Any, ...], Planned] = table()
 
 
 def version_of(item: Record) -> Item:

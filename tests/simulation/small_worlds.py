@@ -12,19 +12,12 @@ from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.rate import Rate
 from tests.simulation import (
     audited_world,
-    downstream_properties,
     downstream_world,
     frozen,
     random_slots,
-    retry_actors,
-    retry_properties,
     retry_world,
-    slots_state,
     token_state,
     token_world,
-    transcript,
-    workflow,
-    worlds,
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
@@ -329,23 +322,8 @@ SMALL: dict[str, Small] = {
 MOST_RECORDS = 600_000  # with their references some 1.3 GB
 
 
-def forget() -> None:
-    """Clear all caches of actors and services, because the code has changed, or to bound memory."""
-    for module in (
-        transcript,
-        frozen,
-        worlds,
-        workflow,
-        retry_actors,
-        retry_properties,
-        downstream_properties,
-        slots_state,
-    ):
-        module.forget()
-
-
 def forget_if_much() -> None:
     """Bound memory between two schedules."""
     if frozen.known() > MOST_RECORDS:
-        forget()
+        frozen.forget()
         gc.collect()

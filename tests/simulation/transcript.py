@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from tests.simulation.frozen import freeze, thaw
+from tests.simulation.frozen import freeze, table, thaw
 
 ENDPOINT = "https://simulated"
 
@@ -107,8 +107,7 @@ class Program:
     def __init__(self, name: str, code: Callable[..., Any]) -> None:
         self.name = name
         self._code = code
-        self._begun: dict[tuple[Any, ...], Node] = {}
-        _programs.append(self)
+        self._begun: dict[tuple[Any, ...], Node] = table()
 
     def begin(self, *arguments: Any) -> Node:
         """The actor before its first answer."""
@@ -143,19 +142,6 @@ class Program:
         before = Node(self, arguments, answers, CLOCK)
         before.known[clock] = node
         return before
-
-    def forget(self) -> None:
-        """Drop all nodes, to bound memory. The caller must drop its own nodes too."""
-        self._begun.clear()
-
-
-_programs: list[Program] = []
-
-
-def forget() -> None:
-    """Drop the nodes of all programs; see Program.forget."""
-    for program in _programs:
-        program.forget()
 
 
 class Outside:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
-from tests.simulation.frozen import Record, freeze, thaw
+from tests.simulation.frozen import Record, cleared, freeze, thaw
 from tests.simulation.transcript import Again, Outside, Program, Question
 from tests.simulation.worlds import DENIED
 from tests.workflow import interpreter
@@ -231,12 +231,8 @@ def _iso(moment: Any) -> str:
 
 
 workflow = Program("workflow", run)
-
-
-def forget() -> None:
-    """Clear the interpreter's cache and `entered`."""
-    interpreter.forget()
-    entered.clear()
+cleared(entered.clear)
+cleared(interpreter.forget)
 
 
 def change_state(patch: pytest.MonkeyPatch, name: str, change: Callable[[dict[str, Any]], None]) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
-from tests.simulation.frozen import Record, freeze, record
+from tests.simulation.frozen import Record, freeze, record, table
 from tests.simulation.transcript import CLOCK, LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
@@ -66,7 +66,7 @@ _SERVICES: dict[str, Callable[..., Any]] = {
     "tasks": tasks.perform,
     "glue": glue.perform,
 }
-_performed: dict[Any, Any] = {}
+_performed = table()
 
 
 class World:
@@ -370,11 +370,6 @@ def _left_out(world: type[World]) -> frozenset[str]:
 
 def _hashable(value: Any) -> Any:
     return frozenset(value.items()) if type(value) is dict else value
-
-
-def forget() -> None:
-    """Clear the cache of services' answers, to bound memory."""
-    _performed.clear()
 
 
 def _brief(question: Question) -> str:
