@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, SUCCEEDED, WAITING, MalformedRow
+from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RETENTION_SECONDS, SUCCEEDED, WAITING, MalformedRow
 from slotkeeper.retry.message import instant
 from slotkeeper.retry.operations import (
     MessageOutOfReach,
@@ -62,6 +62,15 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_r
     workplace.live()
     assert workplace.dead_letter.texts["code"] == "Cancelled"
     assert workplace.performed == [("r", 1)]
+
+
+def test_a_cancelled_row_has_the_reason_and_is_kept_from_its_cancellation_on(workplace: WorkerHarness) -> None:
+    fail_once(workplace, SOON)
+    workplace.now += 60
+    workplace.operator.cancel("r", "no longer wanted")
+    row = workplace.row()
+    assert "no longer wanted" in row["last_error"]
+    assert row["expires_at"] == str(int(workplace.now) + RETENTION_SECONDS)
 
 
 def test_a_claim_before_a_concurrent_cancel_wins(workplace: WorkerHarness) -> None:
