@@ -13,7 +13,8 @@ EITHER = {
 _NEEDLESS = {
     "Endings.publish: without #state = :state": "another end has another time, and `#open = :open` is compared",
     "Grants.drop: never holders.#n.weight = :w": "a reservation of weight 1 has no attribute for it",
-    "Ledger.cancel: without SET claim = :mine": "a cancellation that is not recognized as one's own is found by its plan",
+    "Ledger.cancel: without SET claim = :mine": "a cancellation that is not recognized is found by its plan",
+    "Ledger.cancel: without SET lease_until = :ended": "a waiting row has no lease, which counts as one that has ended",
     "Ledger.claim: without REMOVE #result": "only a succeeded request has a result, and it is never claimed",
     "Ledger.claim: without attempts = :attempt": "a claim is of one attempt, and `claim = :seen` is compared",
     "Ledger.settle_dead_lettered: #status never :running": "the decision is recorded first, which sets FAILED",
