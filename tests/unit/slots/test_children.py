@@ -162,6 +162,15 @@ def test_redriven_executions_are_listed_once_for_each_state_machine_in_use(abort
     assert lists == [TARGET, old]
 
 
+def test_a_state_machine_that_cannot_be_listed_does_not_stop_the_run(aborted: ChildScene) -> None:
+    other = f"{TARGET}-other"
+    aborted.account.processes.create("a", 1, other)
+    aborted.refused = other
+    _redrive(aborted)
+    counts = aborted.account.run_at(LATER + 60).counts
+    assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
+
+
 def test_a_long_list_of_running_executions_is_continued_by_the_next_run(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

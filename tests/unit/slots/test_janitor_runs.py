@@ -143,6 +143,20 @@ def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: Janit
     assert aborted.account.item().slots_in_use == 0
 
 
+def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: JanitorScene) -> None:
+    account = aborted.account
+    account.processes.set_limit("p", 2)
+    account.queue("dead")
+    account.dispatch()
+    other = execution_name("p", "dead", 1)
+    account.finish(other)
+    aborted.run("RUNNING")
+    aborted.stopping_is_denied = True
+    counts = account.run_at(LATER).counts
+    assert (counts["JanitorErrors"], counts["SlotsReclaimed"]) == (1, 1)
+    assert list(account.item().holders) == [aborted.execution]
+
+
 def test_the_list_of_executions_is_read_by_their_ends_up_to_a_time(account: Account) -> None:
     """Step Functions sorts it by end, the last first. An execution that was redriven may have started weeks ago."""
     ended = [listed("p-redriven", NOW - 30 * DAY, NOW - 10), listed("p-aborted", NOW - 60, NOW - 20)]
