@@ -5,7 +5,6 @@ from __future__ import annotations
 # Of each sender, terms of which one is enough. All of them together are left out too, and that must be noticed.
 EITHER = {
     "Ledger.cancel": ("without #status = :waiting", "without attempts = :before"),
-    "Ledger.make_due": ("without #status = :waiting", "without attempts = :before"),
     "RequestTable.mark_started": ("without #state = :queued", "without attribute_exists(place)"),
     "RequestTable.note_put_back": ("without #state = :queued", "without attribute_exists(place)"),
     "Requeues.redrive": ("without #state = :seen", "without attribute_exists(body)"),
@@ -15,8 +14,11 @@ _NEEDLESS = {
     "Grants.drop: never holders.#n.weight = :w": "a reservation of weight 1 has no attribute for it",
     "Ledger.cancel: without SET claim = :mine": "a cancellation that is not recognized is found by its plan",
     "Ledger.cancel: without SET lease_until = :ended": "a waiting row has no lease, which counts as one that has ended",
+    "Ledger.claim: :first for if_not_exists(first_attempt_at, :first)": "each message has this time",
     "Ledger.claim: without REMOVE #result": "only a succeeded request has a result, and it is never claimed",
     "Ledger.claim: without attempts = :attempt": "a claim is of one attempt, and `claim = :seen` is compared",
+    "Ledger.make_due: without #status = :waiting": "the returned row shows whether the attempt still waits",
+    "Ledger.make_due: without attempts = :before": "the returned row shows whether the attempt still waits",
     "Ledger.settle_dead_lettered: #status never :running": "the decision is recorded first, which sets FAILED",
     "Ledger.settle_waiting: #status never :running": "the decision is recorded first, which sets FAILED",
     "Ledger.settle_succeeded: #status never :failed": "an attempt whose failure was recorded does not succeed",
