@@ -13,7 +13,6 @@ from slotkeeper.slots.grants import EXPIRE_CONDITION
 from slotkeeper.slots.janitor import OVERDUE_SECONDS, RUN_SECONDS
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
-from slotkeeper.slots.run_report import QueueLength
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import GRACE, NOW, Account
@@ -128,7 +127,8 @@ def test_queues_are_measured_and_blocked_requests_counted(account: Account) -> N
     for request_id, weight in (("a", 1), ("blocked", 2), ("b", 1)):
         account.queue(request_id, weight=weight)
     report = account.run_at(NOW + 30)
-    assert (report.queues, report.counts["BlockedRequests"]) == ({"p": QueueLength(3, 30)}, 1)
+    (queue,) = report.queues.values()
+    assert (queue.length, queue.oldest, report.counts["BlockedRequests"]) == (3, 30, 1)
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:

@@ -11,6 +11,7 @@ import pytest
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
+from slotkeeper.slots.request import execution_name
 from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
