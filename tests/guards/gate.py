@@ -27,7 +27,7 @@ from tests.guards.redundant import EITHER, reason_of
 from tests.guards.rows import Row, Schedules, World
 from tests.guards.sent import Weaker, Write, mutate, watch
 from tests.proof.slots.claims import broken_claim
-from tests.simulation import small_worlds
+from tests.simulation import frozen
 from tests.simulation.exploring import explore
 from tests.simulation.small_worlds import SMALL, Effort
 from tests.simulation.world_runs import first_broken
@@ -192,7 +192,7 @@ def _verdict(row: Row, detail: str, noticed: bool) -> Verdict:
 
 def _broken_in(world: World, most_states: int = MOST_STATES) -> str:
     """The guarantee that breaks first in a small world; empty if none does."""
-    small_worlds.forget()
+    frozen.forget()
     try:
         violation = explore(world.make(), world.faults, most_states).violation
     except Exception:  # there are too many states, or the world itself fails

@@ -28,7 +28,7 @@ Pick = Callable[[str], bool]
 
 def _general(expression: str) -> str:
     """The expression without numbers in placeholders."""
-    return re.sub(r"(?<=[a-z])\d+\b", "", expression)
+    return re.sub(r"(?<=[#a-z])\d+(_\d+)?\b", "", expression)
 
 
 @cache

@@ -110,7 +110,7 @@ def test_a_mutated_request_has_no_unused_names_and_values() -> None:
 
 def test_a_mutation_is_noticed_by_a_world_in_which_it_changes_something() -> None:
     sent.note_senders()
-    gate.small_worlds.forget()  # so that the layer sends its writes again
+    gate.frozen.forget()  # so that the layer sends its writes again
     found = {str(each): each for each in gate.mutations([gate.observe_world("2 requests with one id")])}
     verdict = gate.try_mutation(found["ReleaseSlot: without REMOVE holders.#me"], {})
     assert (verdict.status, verdict.by) == ("noticed", "2 requests with one id")
