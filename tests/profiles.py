@@ -1,4 +1,4 @@
-"""Hypothesis' profiles: how many examples each property of the tree has. tests/conftest.py loads the short one.
+"""Hypothesis' profiles: how many examples each property of the tree has. conftest.py loads the short one.
 
 `make test` uses the same examples every time and sets no deadline, so that neither chance nor a busy machine makes a
 property fail. More examples, chosen at random:

@@ -20,7 +20,6 @@ from botocore.exceptions import ClientError
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.parallel import in_parallel
 
-DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
 LOCAL_FILE = "SLOTKEEPER_LOCAL_FILE"  # a variable with the path of LOCAL_OUTPUTS
 CONSOLE = "https://{region}.console.aws.amazon.com"

@@ -10,14 +10,13 @@ import pytest
 from slotkeeper.printable import printable
 from slotkeeper.retry.failures.analysis import FailureAnalysis
 from slotkeeper.retry.failures.report import DeadLetterNote, Period, mail
-from slotkeeper.slots.request import caller_of, execution_name, without_token
+from slotkeeper.slots.request import execution_name, without_token
 from slotkeeper_cli.commands.report import as_dict, page
 from slotkeeper_cli.requests import hide_tokens
 from tests.command.account_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 from tests.command.operator_account import Operator
 
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
-CALLER = caller_of(TOKEN)
 WITH_TOKEN = {"process": "sample", "request_id": "moved", "arguments": {}, "task_token": TOKEN}
 
 

@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the engine has an address for containers on Linux only"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # between SAM CLI's own packages
 ]
-NO_SERVICE = "http://127.0.0.1:9"
 DEPLOYED = {"Starter", "Janitor", "Ending", "ProcessRegistrar", "Chatbot", "Worker"}
 Variables = dict[str, dict[str, str]]
 

@@ -30,8 +30,7 @@ from tests.simulation.worlds import World as Simulated
 
 Patch = pytest.MonkeyPatch
 SLOTS = "tests/unit/slots"
-A, B, SKIPS = Sent("a"), Sent("b"), Sent("a", weight=2, skips=True)
-LOW, HIGH = Sent("b", "low"), Sent("c", "high")
+A, B = Sent("a"), Sent("b")
 
 
 def of(*sent: Sent, **given: Any) -> Callable[[], Simulated]:

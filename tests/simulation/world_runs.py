@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.simulation import scheduling
 from tests.simulation.exploring import explore
 from tests.simulation.shrinking import history
-from tests.simulation.workflow import change_state
 from tests.simulation.worlds import Violation, World
 
 
@@ -43,11 +42,6 @@ def replaced(module: Any, name: str, old: str, new: str = "") -> Remove:
     return remove
 
 
-def state_with(name: str, change: Callable[[dict[str, Any]], Any]) -> Remove:
-    """Removes a guard by another definition of one of the workflow's states."""
-    return lambda patch: change_state(patch, name, change)
-
-
 def all_of(*removes: Remove) -> Remove:
     """Removes several guards."""
 
@@ -56,22 +50,6 @@ def all_of(*removes: Remove) -> Remove:
             each(patch)
 
     return remove
-
-
-class Control(NamedTuple):
-    """A small world in which a guarantee breaks without a guard."""
-
-    remove: Remove  # removes the guard from the code or from the workflow
-    make: Callable[[], World]
-    faults: int
-    broken: str  # the guarantee; several, separated by a space, of which the first that breaks depends on the order
-
-    def check(self, patch: pytest.MonkeyPatch) -> None:
-        """Remove the guard, and search the world. Raises AssertionError with the history if the guarantee holds."""
-        self.remove(patch)
-        name, history = first_violation(self.make, self.faults)
-        assert name in self.broken.split(), history
-        assert history.splitlines()[-1].startswith(f"broken: {name}")
 
 
 def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, times: int) -> bool:

@@ -11,7 +11,6 @@ from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account
 
 TARGET = "arn:aws:states:us-east-1:123456789012:stateMachine:nightly"
-TOKEN = "AAAA-the-token-of-the-caller"
 REQUEST = {"process": "p", "request_id": "order-1", "input": {"day": "monday"}}
 
 

@@ -6,7 +6,6 @@ from tests.workflow.case import case
 from tests.workflow.interpreter import ME
 from tests.workflow.paths import MACHINE, TOKEN
 
-CALLER = "0" * 32
 CASES = [
     case(
         "TargetNotPermitted.Assign",

@@ -1,7 +1,6 @@
 """Check MiniStack's version, apply the patches, end with the parent process, and run MiniStack."""
 
 import importlib.metadata
-import logging
 import os
 import sys
 import threading
@@ -12,7 +11,6 @@ from dev.emulator.chat_service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRE
 from dev.emulator.engine import patches, relay
 
 MINISTACK_VERSION = "1.5.33"  # a test compares it with requirements/local.in
-log = logging.getLogger("slotkeeper.engine")
 
 
 def main() -> None:
