@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -145,7 +145,7 @@ def main(content: str, *options: str) -> None:
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     # The pages read while a command runs: their calls are not its calls.
-    operator_account.within_the_page = lambda *_: nullcontext()  # type: ignore[assignment]
+    operator_account.check_page = lambda *_: None
     with _account(content) as operator:
 
         async def execute(_: Actions, arguments: Iterable[str]) -> Outcome:

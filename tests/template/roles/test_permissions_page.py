@@ -86,7 +86,7 @@ def _reached(callback: Any) -> set[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_page_lists_only_what_a_command_may_call(command: str) -> None:
-    """That it lists all of it, each test that runs a command checks (`within_the_page`)."""
+    """That it lists all of it, each test that runs a command checks (`check_page`)."""
     assert OPERATORS[command] - _reached(COMMANDS[command]) - AUDIT == set()
 
 
