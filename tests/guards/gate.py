@@ -35,7 +35,7 @@ from tests.simulation.world_runs import first_broken
 SECONDS = 900.0  # of a task, on a busy machine; a longer one hangs
 MOST_STATES = 300_000  # of the world of a row
 MOST_OF_MUTATION = 10_000  # of a world that may notice a mutation
-FIRST_WORLDS, MOST_TESTS = 3, 60  # of those that may notice a mutation, the quickest
+FIRST_WORLDS, MOST_TESTS = 3, 600  # of those that may notice a mutation, the quickest
 WORLDS = [name for name, small in SMALL.items() if small.effort is Effort.QUICK]
 WORLDS += ["1 request, paused and resumed"]
 # The tests that may notice a mutation.

@@ -20,17 +20,24 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.policy import BUILT_IN, Policy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.worker import RetryingWorker
-from tests.guards.edits import code, template
+from tests.guards.edits import code
 from tests.guards.rows import Row, World, ignoring_errors
 from tests.simulation import downstream_world, retry_world
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.world_runs import Remove, all_of, replaced, set_to
+from tests.template.watched import ALARMS
 
 Patch = pytest.MonkeyPatch
 RETRY = "tests/unit/retry"
 ONCE, POISON = '{"fails": 1}', '{"poison": "no such thing"}'
 BY_SCHEDULER = '{"fails": 1, "retry_after": 1980}'
+
+
+def watching(alarm: str, metric: str) -> Remove:
+    """An alarm on another metric."""
+    assert ALARMS[alarm]["MetricName"] != metric
+    return lambda patch: patch.setitem(ALARMS[alarm], "MetricName", metric)
 
 
 def retries(*payloads: str, **given: Any) -> Callable[[], RetryWorld]:
@@ -176,7 +183,7 @@ WORKER = [
     Row(
         "f28-an-alarm-that-can-never-fire",
         "The alarm on the worker's loop watches RecursiveInvocationsDropped, never written for an Allow function.",
-        template("Resources.WorkHopsAlarm.Properties.MetricName", "WorkHops", "RecursiveInvocationsDropped"),
+        watching("WorkHopsAlarm", "RecursiveInvocationsDropped"),
         "tests/template/test_worker_template.py::test_f28_an_alarm_on_its_length_watches_an_allowed_loop_instead",
     ),
     Row(

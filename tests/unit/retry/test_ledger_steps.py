@@ -46,6 +46,7 @@ def test_a_settled_attempt_has_neither_plan_nor_lease(workplace: WorkerHarness) 
 def test_a_deferred_attempt_can_be_claimed_immediately_and_failed_once(workplace: WorkerHarness) -> None:
     failure = {"types": ["Retryable"], "reason": "it failed"}
     workplace.ledger.defer(FIRST, claimed(workplace), failure, "it failed")
+    assert workplace.row()["last_error"] == "it failed"
     got = claimed(workplace, FIRST, OTHER, NOW + 1)
     assert (got.started_at, got.died, got.plan) == (NOW, False, failure)
     history = workplace.ledger.record(FIRST, got, PLAN, "it failed")
@@ -114,3 +115,13 @@ def test_a_row_has_the_downstream_of_its_latest_attempt(workplace: WorkerHarness
 def test_a_long_error_is_cut(workplace: WorkerHarness) -> None:
     history = workplace.ledger.record(FIRST, claimed(workplace), PLAN, "x" * 1000)
     assert history[0]["error"] == workplace.row()["last_error"] == "x" * MAX_ERROR_CHARACTERS
+
+
+def test_a_waiting_attempt_is_made_due_once(workplace: WorkerHarness) -> None:
+    end(workplace, WAITING)
+    seen = workplace.ledger.read("r")
+    assert seen is not None
+    assert workplace.ledger.make_due("r", seen, NOW + 5)
+    assert workplace.row()["next_attempt_at"] == instant(NOW + 5)
+    claim(workplace, SECOND, "next", NOW + 6)
+    assert not workplace.ledger.make_due("r", seen, NOW + 7)

@@ -205,6 +205,19 @@ def test_a_change_of_an_unknown_process_is_refused_without_a_ring(scene: Protoco
     assert scene.rings == []
 
 
+def test_a_pause_a_resume_and_a_rate_are_in_the_item(scene: ProtocolScene) -> None:
+    scene.operations.pause("p")
+    assert scene.process.paused
+    scene.operations.resume("p")
+    scene.operations.set_rate("p", Rate(10, 60, 1))
+    assert (scene.process.paused, scene.process.rate) == (False, Rate(10, 60, 1))
+
+
+def test_the_end_of_an_execution_makes_no_item_of_a_removed_process(scene: ProtocolScene) -> None:
+    scene.slots.note_end("removed")
+    assert scene.aws.tables.item("slots", "removed") == {}
+
+
 def test_a_new_rate_begins_a_new_count(scene: ProtocolScene) -> None:
     scene.change(next_start=number(10**15), rate=Rate(1, 86_400).item)
     scene.operations.set_rate("p", Rate(10, 60))
@@ -224,6 +237,22 @@ def test_a_repair_replaces_what_is_malformed_and_rings_if_nothing_has_changed(sc
     scene.change(holders=seen["holders"])
     assert scene.operations.repair("p", seen, repaired) is True
     assert (scene.item, scene.rings) == (repaired, [({"process": "p"}, 0)])
+
+
+@pytest.mark.parametrize("meanwhile", ["changed", "added", "removed"])
+def test_a_repair_of_an_item_that_is_another_one_now_is_refused(meanwhile: str, scene: ProtocolScene) -> None:
+    seen = scene.item
+    changed = {"slot_limit": number(9)} if meanwhile == "changed" else {"paused": {"BOOL": True}}
+    match meanwhile:
+        case "changed":
+            scene.change(slot_limit=number(6))
+        case "added":
+            scene.change(paused={"BOOL": False})
+        case _:
+            scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
+    before = scene.item
+    assert scene.operations.repair("p", seen, seen | changed) is False
+    assert scene.item == before
 
 
 # The workflow's writes, from its definition

@@ -217,6 +217,15 @@ def test_an_end_that_is_recorded_meanwhile_is_published_too(scene: QueueScene) -
     assert [row.state for row in scene.published] == ["SUCCEEDED"]
 
 
+def test_of_two_senders_at_work_one_marks_the_row(scene: QueueScene) -> None:
+    end(scene, "CANCELLED")
+    before_write(scene.dynamodb, lambda _: scene.endings.publish("p", [NAME]))
+    assert scene.endings.publish("p", [NAME]) == [NAME]
+    marked = scene.row(NAME)
+    assert scene.endings.publish("p", [NAME]) == []
+    assert (scene.row(NAME), len(scene.published), len(scene.aws.answers)) == (marked, 1, 1)
+
+
 # Notifications
 
 

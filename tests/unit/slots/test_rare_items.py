@@ -62,3 +62,17 @@ def test_a_queued_request_that_fails_or_returns_keeps_no_deadline(scene: QueueSc
     Outcomes(scene.dynamodb, "requests").failed("p", failed, NOW, "Aborted", "")
     scene.requeues.give_back("p", returned, NOW)
     assert not (scene.row(failed) | scene.row(returned)).keys() & {"place", "deadline"}
+
+
+def test_a_request_of_a_removed_process_does_not_leave_with_a_new_item_of_it(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
+    assert scene.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "")], NOW) == []
+    assert scene.item == {}
+
+
+def test_a_failure_that_is_queued_again_is_in_no_list_of_failures(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.end(name, "FAILED")
+    scene.requeues.give_back("p", name, NOW)
+    assert "failed" not in scene.row(name)

@@ -41,6 +41,20 @@ def test_a_lock_is_refused_if_another_instance_stored_a_token_since_the_read(tab
     assert not table.acquire("bot", seen, "third", NOW + 10)
 
 
+def test_the_first_lock_is_refused_if_the_first_token_was_stored_since_the_read(table: TokenTable) -> None:
+    seen = table.read("bot")
+    store(table, "first")
+    assert not table.acquire("bot", seen, "second", NOW + 10)
+
+
+def test_a_lock_ends_the_refusal_before_it(table: TokenTable) -> None:
+    table.acquire("bot", table.read("bot"), "refused", NOW)
+    table.refuse("bot", "refused", NOW + 30, "out of order")
+    table.acquire("bot", table.read("bot"), "next", NOW + 60)
+    now = table.read("bot")
+    assert (now.refused_until, now.refused_reason) == (None, "")
+
+
 def test_an_expired_lock_is_taken_over_once(table: TokenTable) -> None:
     table.acquire("bot", table.read("bot"), "dead", NOW)
     seen = table.read("bot")
