@@ -5,6 +5,8 @@
 
 - A changed test module is run. For a changed test helper, its folder is run.
 - A file of a function with its own folder of tests is tested by the modules in it.
+- A file of the operator command is tested by the modules of tests/command that begin with its name or that of one of
+  its folders, and by the situations of all commands.
 - Any other file is tested by the test folders that have its name or the name of its innermost folder with one:
   slots/protocol.py of the layer by tests/unit/slots and tests/proof/slots, template.yaml by tests/template. Without
   one, all of FAST is run.
@@ -20,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FAST = ("tests/unit", "tests/template", "tests/workflow")
+COMMAND = "tests/command"
 SLOW = ("deployed", "facts", "guards", "roles", "fuzz", "simulation")
 
 
@@ -38,6 +41,10 @@ def _targets_of(path: Path) -> Iterable[str]:
         is_module = path.name.startswith("test_") and path.suffix == ".py"
         target = path if is_module else path.parent
         return (str(target),) if (ROOT / target).exists() else ()
+    if path.parts[0] == "cli":
+        names = (*path.parts[2:-1], path.name.partition(".")[0])
+        modules = {module for name in names for module in ROOT.glob(f"{COMMAND}/test_{name}*.py")}
+        return [f"{COMMAND}/test_situations.py", *(str(module.relative_to(ROOT)) for module in modules)]
     own_tests = ROOT.joinpath(*path.parts[:2], "tests")
     if path.parts[0] == "functions" and own_tests.is_dir():
         modules = [str(module.relative_to(ROOT)) for module in own_tests.glob("test_*.py")]

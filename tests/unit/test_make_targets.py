@@ -1,4 +1,4 @@
-"""The modules that `make` runs find their imports with the PYTHONPATH of their target, which tests set themselves."""
+"""What `make` runs: modules with the PYTHONPATH of their target, which tests set themselves, and the tests of a change."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+from dev.tools.check import targets_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,3 +34,13 @@ def test_a_targets_module_is_imported_with_the_path_of_its_target() -> None:
         command = [sys.executable, "-c", f"import {', '.join(sorted(modules))}"]
         imported = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         assert imported.returncode == 0, imported.stderr
+
+
+def test_a_change_of_the_command_selects_its_situations_and_the_modules_with_its_name() -> None:
+    situations, tests = "tests/command/test_situations.py", "tests/command/test_doctor"
+    assert targets_of(["cli/slotkeeper_cli/doctor/slot_checks.py"]) == [
+        f"{tests}_checks.py",
+        f"{tests}_command.py",
+        situations,
+    ]
+    assert targets_of(["cli/slotkeeper_cli/failures.py"]) == [situations]
