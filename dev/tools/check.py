@@ -43,8 +43,8 @@ def _targets_of(path: Path) -> Iterable[str]:
         return (str(target),) if (ROOT / target).exists() else ()
     if path.parts[0] == "cli":
         names = (*path.parts[2:-1], path.name.partition(".")[0])
-        modules = {module for name in names for module in ROOT.glob(f"{COMMAND}/test_{name}*.py")}
-        return [f"{COMMAND}/test_situations.py", *(str(module.relative_to(ROOT)) for module in modules)]
+        named = {module for name in names for module in ROOT.glob(f"{COMMAND}/test_{name}*.py")}
+        return [f"{COMMAND}/test_situations.py", *(str(module.relative_to(ROOT)) for module in named)]
     own_tests = ROOT.joinpath(*path.parts[:2], "tests")
     if path.parts[0] == "functions" and own_tests.is_dir():
         modules = [str(module.relative_to(ROOT)) for module in own_tests.glob("test_*.py")]

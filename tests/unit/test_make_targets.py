@@ -1,4 +1,4 @@
-"""What `make` runs: modules with the PYTHONPATH of their target, which tests set themselves, and the tests of a change."""
+"""The modules that `make` runs find their imports with the PYTHONPATH of their target; `make check` finds its tests."""
 
 from __future__ import annotations
 
