@@ -126,7 +126,7 @@ def _replacing(clocks: Clocks) -> AbstractContextManager[None]:
     )
 
 
-def _shared_token(outside: Outside, name: str, clocks: Clocks, chat: Chat, settings: Settings) -> SharedToken:
+def _shared_token(outside: Outside, clocks: Clocks, chat: Chat, settings: Settings) -> SharedToken:
     return SharedToken(
         TokenTable(outside.client("dynamodb"), TOKENS),
         NAME,
@@ -150,7 +150,7 @@ def instance(outside: Outside, name: str, cached: tuple[str, int] | None, calls:
     """Make calls one after the other with one SharedToken, and report each start and end to the world."""
     clocks, chat = Clocks(outside, name), Chat(outside, name)
     with _replacing(clocks):
-        token = _shared_token(outside, name, clocks, chat, settings)
+        token = _shared_token(outside, clocks, chat, settings)
         if cached is not None:
             token._cached = KnownToken(*cached)
         while calls:
@@ -164,7 +164,7 @@ def refresh(outside: Outside, name: str, delegated_code: str | None, settings: S
     """One invocation of the refresher function."""
     clocks, chat = Clocks(outside, name), Chat(outside, name)
     with _replacing(clocks):
-        token = _shared_token(outside, name, clocks, chat, settings._replace(probes=False, hands_over=False))
+        token = _shared_token(outside, clocks, chat, settings._replace(probes=False, hands_over=False))
         outside.ask(Question("actor", "begin", None))
         outcome = _outcome(lambda: token.refresh(delegated_code, settings.within))
         outside.ask(Question("actor", "end", outcome))
