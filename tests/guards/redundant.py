@@ -11,7 +11,6 @@ EITHER = {
     "Ledger.cancel": ("without #status = :waiting", "without attempts = :before"),
     "RequestTable.mark_started": ("without #state = :queued", "without attribute_exists(place)"),
     "RequestTable.note_put_back": ("without #state = :queued", "without attribute_exists(place)"),
-    "Requeues.redrive": ("without #state = :seen", "without attribute_exists(body)"),
 }
 _OUTCOMES = "it is as in Outcomes, and tests/workflow/expression_cases.py compares the two"
 _OWN_CLAIM = "`claim = :mine` is compared, and no other attempt has this code"
@@ -36,6 +35,7 @@ _NEEDLESS = {
     "Ledger.settle_succeeded: without REMOVE #plan": "only an attempt whose failure was recorded has a plan",
     "Outcomes.failed: without REMOVE expires": "only a row that has ended has this attribute, and its end stays",
     "Outcomes.failed: without REMOVE published": "only a row that has ended has this attribute, and its end stays",
+    "Requeues.give_back, Requeues.redrive: without #state = :seen": "a later end removes the body, which is required",
     "Processes.repair_counter: without attribute_exists(process_name)": "the counter is compared, so there is an item",
     "RecordOutcome: #state never :failed": _OUTCOMES,
     "RecordOutcome: without #state IN (:queued, :started, :failed)": _OUTCOMES,
