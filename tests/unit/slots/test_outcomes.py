@@ -44,9 +44,11 @@ def test_an_outcome_is_recorded_of_what_has_none_or_has_failed(outcome: str, sta
 def test_a_success_removes_the_failure_that_was_recorded_and_has_the_answer(scene: QueueScene) -> None:
     (name,) = scene.queue("a", task_token="token")
     scene.record(name, "FAILED")
+    of_another_end = dict.fromkeys(("reason", "deadline", "expires", "published"), number(NOW))
+    scene.dynamodb.put_item(TableName="requests", Item=scene.row(name) | of_another_end)
     scene.record(name, "SUCCEEDED", NOW + 1, answer="[7]")
     row = scene.row(name)
-    assert not row.keys() & {"code", "cause", "reason", "failed", "body"}
+    assert not row.keys() & {"code", "cause", "reason", "failed", "body", "deadline", "expires", "published"}
     assert (row["answer"], row["open"]) == ({"S": "[7]"}, number(-NOW - 1))
 
 
