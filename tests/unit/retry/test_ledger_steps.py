@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from slotkeeper.retry.ledger import (
@@ -51,6 +53,7 @@ def test_a_deferred_attempt_can_be_claimed_immediately_and_failed_once(workplace
     assert (got.started_at, got.died, got.plan) == (NOW, False, failure)
     history = workplace.ledger.record(FIRST, got, PLAN, "it failed")
     assert history == got.history == ({"attempt": 1, "at": instant(NOW), "error": "it failed"},)
+    assert json.loads(workplace.row()["plan"]) == PLAN
 
 
 STEPS = {

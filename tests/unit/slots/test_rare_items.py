@@ -74,5 +74,6 @@ def test_a_request_of_a_removed_process_does_not_leave_with_a_new_item_of_it(sce
 def test_a_failure_that_is_queued_again_is_in_no_list_of_failures(scene: QueueScene) -> None:
     (name,) = scene.queue("a")
     scene.end(name, "FAILED")
-    scene.requeues.give_back("p", name, NOW)
+    scene.aws.tables.put("requests", scene.row(name) | {"failed": number(NOW)})
+    assert isinstance(scene.requeues.give_back("p", name, NOW), Requeued)
     assert "failed" not in scene.row(name)

@@ -47,6 +47,11 @@ def test_the_first_lock_is_refused_if_the_first_token_was_stored_since_the_read(
     assert not table.acquire("bot", seen, "second", NOW + 10)
 
 
+def test_an_item_whose_generation_was_set_to_0_can_be_locked(table: TokenTable, dynamodb: Any) -> None:
+    dynamodb.put_item(TableName="tokens", Item={"token_name": {"S": "bot"}, "generation": {"N": "0"}})
+    assert table.acquire("bot", table.read("bot"), "first", NOW + 10)
+
+
 def test_a_lock_ends_the_refusal_before_it(table: TokenTable) -> None:
     table.acquire("bot", table.read("bot"), "refused", NOW)
     table.refuse("bot", "refused", NOW + 30, "out of order")
