@@ -239,21 +239,18 @@ def test_a_repair_replaces_what_is_malformed_and_rings_if_nothing_has_changed(sc
     assert (scene.item, scene.rings) == (repaired, [({"process": "p"}, 0)])
 
 
-def rate_of(count: int) -> Any:
-    return {"M": {"count": number(count), "seconds": number(60), "burst": number(1)}}
-
-
-@pytest.mark.parametrize("meanwhile", ["changed", "a part of it changed", "added", "removed"])
+@pytest.mark.parametrize("meanwhile", ["changed", "a holder changed", "added", "removed"])
 def test_a_repair_of_an_item_that_is_another_one_now_is_refused(meanwhile: str, scene: ProtocolScene) -> None:
-    scene.change(rate=rate_of(1))
+    scene.hold({"p-1": running()})
     seen = scene.item
-    repairs = {"changed": {"slot_limit": number(9)}, "a part of it changed": {"rate": rate_of(2)}}
+    one, two = ({"holders": {"M": {"p-1": {"M": running(weight=weight)}}}} for weight in (3, 2))
+    repairs = {"changed": {"slot_limit": number(9)}, "a holder changed": one}
     changed = repairs.get(meanwhile, {"paused": {"BOOL": True}})
     match meanwhile:
         case "changed":
             scene.change(slot_limit=number(6))
-        case "a part of it changed":
-            scene.change(rate=rate_of(3))
+        case "a holder changed":
+            scene.change(**two)
         case "added":
             scene.change(paused={"BOOL": False})
         case _:

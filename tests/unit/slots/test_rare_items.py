@@ -69,11 +69,3 @@ def test_a_request_of_a_removed_process_does_not_leave_with_a_new_item_of_it(sce
     scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
     assert scene.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "")], NOW) == []
     assert scene.item == {}
-
-
-def test_a_failure_that_is_queued_again_is_in_no_list_of_failures(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    scene.end(name, "FAILED")
-    scene.aws.tables.put("requests", scene.row(name) | {"failed": number(NOW)})
-    assert isinstance(scene.requeues.give_back("p", name, NOW), Requeued)
-    assert "failed" not in scene.row(name)

@@ -26,9 +26,7 @@ from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-RETURNED_UPDATE = (
-    "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, task_token, failed"
-)
+RETURNED_UPDATE = "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, task_token"
 # `ended` stays: when it had ended.
 REDRIVEN_UPDATE = "SET #state = :end, expires = :expires REMOVE body, failed"
 RETURNED_CONDITION = "#state = :seen"
