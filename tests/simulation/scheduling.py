@@ -31,6 +31,7 @@ def run(world: World, random: Random) -> int:
             choices = [choice for choice in choices if choice.subject != world.suspended_actor]
             if steps >= resumes_at:
                 world.take(Choice("resume"))
+                choices = choices or world.steps()  # before time passes
         if world.faults < faults and random.random() < likely:
             if random.random() < 0.15 and world.actors and not world.suspended_actor:
                 resumes_at = steps + random.randrange(1, 60)
