@@ -58,7 +58,9 @@ _built = cache(typer.main.get_command)  # Typer builds all commands again for ea
 @cache
 def client(service: str) -> Any:
     """A client, shared by all tests, since making one takes longer than most tests."""
-    return botocore.session.get_session().create_client(service, "us-east-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("AWS_PROFILE", raising=False)  # that of a test, which no file of this machine has
+        return botocore.session.get_session().create_client(service, "us-east-1")
 
 
 def command_client(service: str) -> Any:
