@@ -23,7 +23,8 @@ from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import after_start
 
-# Seconds from one start to the next one of a process that could start too: 30 a second (docs/performance.md).
+# Seconds from one start to the next one of a process that could start too: twice as long as its rows permit, some 60 a
+# second (docs/limits.md).
 START_SECONDS = 1 / 30
 # Requests at the head of the queue with which a plan begins. It reads more, until one of them cannot start.
 _HEAD = 8
