@@ -13,9 +13,8 @@ from slotkeeper.aws.dynamodb import MalformedAttribute
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.plan import Behind, Blocked, Plan, Starting, plan
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import Queued, place_of
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
-from slotkeeper.slots.request_table import place_of
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow, read_queued_row
 from slotkeeper_cli.conditions import (
     CAN_START,

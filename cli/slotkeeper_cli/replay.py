@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queue_plan import plan_queue
+from slotkeeper.slots.queued import Part, Queued, rank_of
 from slotkeeper.slots.rate import after_start
 
 # Seconds from one start to the next one of a process that could start too: twice as long as its rows permit, some 60 a
 # second (docs/limits.md).
 START_SECONDS = 1 / 30
-# Requests at the head of the queue with which a plan begins. It reads more, until one of them cannot start.
-_HEAD = 8
 # The order of what happens at one instant: dispatches come between.
 _FIRST, _START = 0, 1
 
@@ -181,20 +180,21 @@ class Replay:
 
     def _plan(self, most: int) -> tuple[Plan, dict[str, QueuedWork]]:
         """The plan of the queue, of which as much is read as it needs, and the requests that were read."""
-        number = _HEAD
-        while True:
-            fitting = (each for each in self._queue if self._weight(each) <= self._process.slot_limit)
-            read = list(islice(fitting, number))
-            planned = plan(self._process, read, self._now, age=math.inf, most=most)
-            if planned.is_decided or len(read) < number:
-                return planned, {each.execution: each for each in read}
-            number *= 4
+        planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most)
+        return planned, {name: work for name, work in parts.found.items() if isinstance(work, QueuedWork)}
+
+    def _read(self, after: str, until: str, most: int | None) -> Part:
+        """A part of the queue, as RequestTable.queue reads it, and also what is above the limit."""
+        begin, end = (bisect_right(self._queue, place, key=_place) for place in (after, until))
+        read = self._queue[begin : end if most is None else min(end, begin + most)]
+        return Part(read, after, read[-1].place if len(read) < end - begin else until)
 
     def _start(self, work: QueuedWork, delay: float = 0.0) -> None:
         """Start a request; it holds its slot from now on."""
         self._remove(work)
         started = self._starts[work.execution] = self._now + delay
-        self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, self._weight(work))
+        self._holders[work.execution] = Holder("RUNNING", int(started), "", None, {}, self._weight(work), work.key)
+        self._process = replace(self._process, after_keys={**self._process.after_keys, rank_of(work.place): work.key})
         self._at(started + work.seconds + self._hand_off, partial(self._free, work.execution))
         if self._process.rate:
             following = after_start(self._process.rate, self._process.next_start, self._now)

@@ -66,8 +66,6 @@ class _Measured(Observer):
             keys = {"process": process, "executions": report.put_back}
             _log(logger.warning, "Could not start requests; they stay queued", **keys)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
-        if report.is_cut:
-            _log(logger.warning, "The queue has too many blocked requests before those that fit", process=process)
 
     def failed(self, message: str, error: Exception, **details: object) -> None:
         _log(partial(logger.error, exc_info=error), message, **details)

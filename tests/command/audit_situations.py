@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import PRIORITIES, execution_name
-from slotkeeper.slots.request_table import State, granted_as, place_of
+from slotkeeper.slots.request_table import State, granted_as
 from slotkeeper.slots.work import MARKER
 from tests.command.account_contents import edit
 from tests.command.operator_account import NOW, Operator

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.request_table import granted_as, place_of
+from slotkeeper.slots.request_table import granted_as
 from slotkeeper.slots.work import MARKER
 from slotkeeper_cli.audit import history_reader
 from slotkeeper_cli.audit.figures import figures

@@ -10,10 +10,9 @@ import pytest
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import Queued, place_of
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
-from slotkeeper.slots.request_table import place_of
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.process_queue import ProcessQueue

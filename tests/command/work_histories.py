@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name
-from slotkeeper.slots.request_table import State, granted_as, place_of
+from slotkeeper.slots.request_table import State, granted_as
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -18,6 +18,7 @@ from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.lease_protocol import LeaseSteps
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.queued import Part
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.starter import Starter
 from slotkeeper.slots.starts import Starts
@@ -46,10 +47,10 @@ class _Read:
 
     def __init__(self, table: RequestTable, name: str) -> None:
         self._table = table
-        self._pages = list(table.queue(name, 100, 100))
+        self._part = table.queue(name, 100)
 
-    def queue(self, *_: Any) -> Iterator[Any]:
-        return iter(self._pages)
+    def queue(self, *_: Any) -> Part:
+        return self._part
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)

@@ -16,8 +16,9 @@ from slotkeeper.slots.intake import (
     accept,
     digest_of,
 )
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import PRIORITIES, Request, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 

@@ -178,7 +178,7 @@ def test_one_write_grants_a_bounded_number_and_the_rest_is_for_the_next_round() 
     planned = plan(a_process(3), a_queue(1, 1, skips(), 1), NOW, age=AGE, most=2)
 
     assert starts(planned) == "ab"
-    assert planned.waits == {"c": Wait(NextRound(), 0), "d": Wait(NoRoom(1, 0), 1)}
+    assert planned.waits == {"c": Wait(NextRound(), 0, 0), "d": Wait(NoRoom(1, 0), 1, 1)}
     assert not planned.leaves
 
 

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
+from slotkeeper.slots.queued import QUEUE_END
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
 from slotkeeper.slots.request_table import (
     FAILURES,
@@ -41,12 +42,15 @@ def test_the_queue_is_read_in_its_order_and_without_what_is_above_the_limit(scen
     (high,) = scene.queue("high", priority="high", when_busy="skip")
     reads = passed_values(scene.dynamodb, "Query", "ConsistentRead")
 
-    pages = list(scene.requests.queue("p", 2, first_page=2))
+    first = scene.requests.queue("p", 2, most=2)
+    second = scene.requests.queue("p", 2, first.until)
 
+    pages = [first.requests, second.requests]
     assert [[each.execution for each in page] for page in pages] == [[high, default], [fits, low]]
     assert [each.place for page in pages for each in page] == sorted(each.place for page in pages for each in page)
-    assert (pages[0][0].skips, pages[0][1].skips) == (True, False)
+    assert (first.requests[0].skips, first.requests[1].skips) == (True, False)
     assert [each.weight for page in pages for each in page] == [None, None, 2, None]
+    assert (first.after, first.until, second.until) == ("", first.requests[-1].place, QUEUE_END)
     assert reads == [True, True]
 
 
@@ -94,7 +98,7 @@ def test_a_start_is_marked_once_while_the_request_is_queued(scene: QueueScene) -
 def test_a_malformed_row_waits_and_keeps_back_no_other(scene: QueueScene) -> None:
     names = scene.queue("a", "b", when_busy="skip")
     scene.aws.tables.put("requests", scene.row(names[0]) | {"start_before": {"S": "soon"}})
-    assert [[each.execution for each in page] for page in scene.requests.queue("p", 2, 9)] == [[names[1]]]
+    assert [each.execution for each in scene.requests.queue("p", 2).requests] == [names[1]]
     assert [each.execution for each in scene.requests.due("p", NOW)] == [names[1]]
 
 

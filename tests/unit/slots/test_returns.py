@@ -10,8 +10,9 @@ import pytest
 
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots import returns
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import Request, caller_of, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, Leaving, State, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, Leaving, State
 from slotkeeper.slots.returns import MAX_READS, MAX_REDRIVES, NotRequeued, Requeued
 from tests.simulation.account.boundary import before_write, passed_values
 from tests.unit.conftest import NOW
@@ -253,8 +254,7 @@ def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene)
     assert ([*done], {type(each) for each in done.values()}) == (names, {Requeued})
     assert max(len(each["requests"]["Keys"]) for each in reads) <= 100
     assert {len(each) for each in writes} <= {2 * MAX_REDRIVES, 2}
-    (page, *_) = scene.requests.queue("p", 9, 1000)
-    ids = [scene.row(each.execution)["request_id"]["S"] for each in page]
+    ids = [scene.row(each.execution)["request_id"]["S"] for each in scene.requests.queue("p", 9).requests]
     assert (len(ids), ids) == (len(names), sorted(ids))
 
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots.executions import FORGOTTEN_AFTER, Execution, Workflow
-from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.request import check_key, process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Children, GlueRuns, JobRunSearch, NoSuchJob, Work, WorkCheck
@@ -426,14 +427,21 @@ class ChildChecks:
         execution = self.workflow.describe(name)
         if execution is not None and not execution.is_closed:
             return  # it may still release the slot of this name
-        weight = _weight(execution, process)
-        if self.dead.slots.adopt(process.name, name, self.dead.clock(), target, weight, redriven=True):
+        weight, key = _weight_and_key(execution, process)
+        if self.dead.slots.adopt(process.name, name, self.dead.clock(), target, weight, key=key, redriven=True):
             report.note("ChildRedriven", "Adopted a child execution that was redriven outside a slot", execution=name)
 
 
-def _weight(execution: Execution | None, process: Process) -> int:
+def _weight_and_key(execution: Execution | None, process: Process) -> tuple[int, str]:
+    """The weight and the key in the input of a request's execution; the default weight and no key if it has none."""
+    fields: Any = None
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(execution.input) if execution else None
+    fields = fields if isinstance(fields, dict) else {}
+    weight, key = fields.get("weight"), fields.get("key")
+    is_weight = type(weight) is int and 1 <= weight <= MAX_WEIGHT
     try:
-        weight = json.loads(execution.input)["weight"] if execution else None
-    except (ValueError, RecursionError, KeyError, TypeError):
-        weight = None
-    return weight if type(weight) is int and 1 <= weight <= MAX_WEIGHT else process.default_weight
+        check_key(key if isinstance(key, str) else "")
+    except ValueError:
+        key = ""
+    return weight if is_weight else process.default_weight, key

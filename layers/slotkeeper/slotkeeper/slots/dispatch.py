@@ -14,7 +14,8 @@ begins after it, so several may run at the same time, and one may die at each ca
 
 A dispatch ends after a grant, because each change since its reads has a dispatch of its own. It only continues if
 it changed something itself: a reservation was removed, a request left, a lease was removed, or more could start than
-one write may add.
+one write may add, or if it could not read all that it must know. What it leaves, a ring continues, from the place in
+the queue up to which nothing can start: what changes in that part meanwhile has a dispatch of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS, Bell, Doorbell
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Grants
 from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, plan
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queue_plan import passed_by, plan_queue
+from slotkeeper.slots.queued import Part
 from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody, RequestTable
 from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Reserved, Settled
 
@@ -37,8 +40,6 @@ from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Reserved, S
 # write operations"), and each refusal means that another dispatch has granted.
 MAX_REFUSALS = 5
 MAX_ROUNDS = 20
-# Of 1 MB: some 300,000 blocked requests in front of one that fits.
-MAX_PAGES = 100
 # Executions that one dispatch starts. StartExecution admits some hundred in a burst, and then 150 to 300 a second,
 # which the account's other executions share (Step Functions guide, "Quotas related to API action throttling").
 MAX_EXECUTIONS = 100
@@ -75,7 +76,6 @@ class Report:
 
     Attributes:
         started: execution -> the parts read of its row.
-        is_cut: whether it has read so many blocked requests that it has not found the head of the queue.
         is_homeless: whether the process does not exist.
     """
 
@@ -83,7 +83,6 @@ class Report:
     left: list[Leaving] = field(default_factory=list)
     put_back: list[str] = field(default_factory=list)
     refused_grants: int = 0
-    is_cut: bool = False
     is_homeless: bool = False
 
 
@@ -137,6 +136,7 @@ class _Dispatch:
         self.unsure: list[str] = []
         self.tried: set[str] = set()  # old reservations
         self.is_unsettled = False
+        self.passed = bell.passed
 
     def run(self) -> Report:
         tools, at = self.tools, self.bell.at
@@ -177,7 +177,7 @@ class _Dispatch:
         granted = GrantMade(seen.grants)
         if planned.starts:
             self.is_unsettled = True
-            write = tools.grants.grant(seen, planned.starts, planned.next_start, now)
+            write = tools.grants.grant(seen, planned.starts, planned.next_start, now, planned.after_keys)
             self.is_unsettled = False
             if isinstance(write, GrantRefused):
                 self.unsure += write.unsure
@@ -190,7 +190,8 @@ class _Dispatch:
             return False, seen
         if settled.unsure:  # Step Functions may be down: no more reservations than these
             return False, seen
-        if settled.removed or len(planned.starts) == most or len(again) == MAX_STARTS:
+        self.passed = passed_by(planned)
+        if self.passed or settled.removed or len(planned.starts) == most or len(again) == MAX_STARTS:
             return True, tools.grants.read(seen.name)
         self._look_again(seen, planned.look_again, now)
         return False, seen
@@ -208,25 +209,16 @@ class _Dispatch:
     def _plan(self, seen: Process, now: float, most: int) -> Plan:
         """The plan of the queue, which is read as far as the first request that cannot start.
 
-        It begins at the head each time, also with many blocked requests: one of a higher priority may have come.
+        If that is too far for one round, the next one continues behind what this one has passed.
         """
         requests, age = self.tools.requests, self.tools.age
-        reserved = sum(holder.state == "RESERVED" for holder in seen.holders.values())
-        read: list[Queued] = []
-        for number, page in enumerate(requests.queue(seen.name, seen.slot_limit, reserved + most + 1), 1):
-            read += page
-            planned = plan(seen, read, now, age=age, most=most)
-            if planned.is_decided:
-                break
-            if number == MAX_PAGES:
-                self.report.is_cut = True
-                return planned
-        if not self.leavers:
+        read = partial(requests.queue, seen.name, seen.slot_limit)
+        planned, parts = plan_queue(read, seen, now, age=age, most=most, passed=self.passed)
+        if planned.unread or not self.leavers:
             return planned
         # After the queue, so that none of these has left it. The query of the queue leaves out most that are blocked.
-        leavers = requests.due(seen.name, now + LOOK_AHEAD_SECONDS)
-        found = {each.execution: each for each in [*leavers, *read]}.values()
-        return plan(seen, sorted(found, key=lambda each: each.place), now, age=age, most=most)
+        parts.add(Part(requests.due(seen.name, now + LOOK_AHEAD_SECONDS), "", ""))
+        return plan(seen, parts.requests, now, age=age, most=most, parts=parts)
 
     def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade, now: float) -> Settled:
         fresh = {start.execution: start.weight for start in planned.starts}
@@ -262,7 +254,7 @@ class _Dispatch:
         process, requests = self.bell.process, self.tools.requests
         code, reason = ("UnknownProcess", _UNKNOWN) if seen is None else ("LeasesOnly", _LEASES_ONLY)
         held = seen.holders if seen else {}
-        page = next(requests.queue(process, MAX_SLOT_LIMIT, len(held) + MAX_LEAVES), [])
+        page = requests.queue(process, MAX_SLOT_LIMIT, most=len(held) + MAX_LEAVES).requests
         homeless = [each.execution for each in page if each.execution not in held]
         leavings = [Leaving(name, "REJECTED", code, reason.format(process)) for name in homeless]
         ended = requests.end_homeless(process, leavings, now, exists=seen is not None)
@@ -284,7 +276,7 @@ class _Dispatch:
     def _ring(self, delay: float = 0) -> None:
         """Leave the rest to another dispatch, which looks for requests that may have to leave if this one does."""
         at = self.tools.clock() + delay if self.leavers else None
-        self.tools.doorbell.ring(Bell(self.bell.process, at, self.bell.count + 1), delay)
+        self.tools.doorbell.ring(Bell(self.bell.process, at, self.bell.count + 1, self.passed), delay)
 
 
 _UNKNOWN = "process {!r} does not exist. Add it with slotkeeper process add, then send the request again"

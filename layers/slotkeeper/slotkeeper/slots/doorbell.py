@@ -25,15 +25,17 @@ class Bell:
     Attributes:
         at: for a timed ring: when its dispatch begins, in seconds since the epoch.
         count: the number of dispatches that have rung for each other before it. Such a chain should be short.
+        passed: two places of the queue: between them, the dispatch before it has found nothing that can start.
     """
 
     process: str
     at: float | None = None
     count: int = 0
+    passed: tuple[str, str] | None = None
 
     def to_json(self) -> str:
         """The body of its message."""
-        fields = {"process": self.process, "at": self.at, "count": self.count}
+        fields = {"process": self.process, "at": self.at, "count": self.count, "passed": self.passed}
         return json.dumps({name: value for name, value in fields.items() if value})
 
 

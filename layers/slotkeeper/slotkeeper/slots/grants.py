@@ -3,8 +3,8 @@
     grants   N: a plan of who starts next was made from one value of it, and its grant requires that value
 
 Every write after which a plan may be wrong changes `grants`: a grant, an exit from the queue without a start, a
-reservation that is removed from a request that stays queued, a lease, an adoption. So grants are serialized, and each
-was planned on a queue that was read after the grant before it:
+reservation that is removed from a request that stays queued, a lease, an adoption, another limit of a key. So grants
+are serialized, and each was planned on a queue that was read after the grant before it:
 
 1. Dispatch A reads `grants` 7, then the queue, and plans to start b.
 2. An operator cancels b: one transaction ends its row and sets `grants` to 8.
@@ -12,8 +12,11 @@ was planned on a queue that was read after the grant before it:
 
 A new or restored item begins at the time in milliseconds, so that a value never comes again.
 
-The limit rests on the condition alone, and on no plan. `slots_in_use` is the counter, and the holders are what it
-counts. The weight must fit by both, because a counter that has drifted must refuse rather than admit.
+The process's limit rests on the condition alone, and on no plan. `slots_in_use` is the counter, and the holders are
+what it counts. The weight must fit by both, because a counter that has drifted must refuse rather than admit.
+
+The limit of a key rests on `grants`: while it is as read, no holder was added and no key's limit was changed, so a key
+has at most the weight that the plan has counted.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ GRANT_CONDITION = (
     "grants = :seen AND slot_limit = :limit AND slots_in_use <= :counted AND size(holders) <= :room "
     "AND (attribute_not_exists(paused) OR paused = :false) AND {absent} AND {rate}"
 )
+# Whose turn was last, if that changes.
+GRANT_TURNS = ", after_keys = :after_keys"
 GRANT_ABSENT = "attribute_not_exists(holders.#n{0})"
 
 PUT_BACK_UPDATE = "SET grants = grants + :one, slots_in_use = slots_in_use - :weight REMOVE {holders}"
@@ -93,7 +98,12 @@ class Grants:
         return read_from(self._table, process)
 
     def grant(
-        self, seen: Process, starts: Sequence[PlannedStart], next_start: int, now: float
+        self,
+        seen: Process,
+        starts: Sequence[PlannedStart],
+        next_start: int,
+        now: float,
+        after_keys: Mapping[str, str] | None = None,
     ) -> GrantMade | GrantRefused:
         """Reserve a slot for each request that a plan starts, in one write: all or none.
 
@@ -101,6 +111,7 @@ class Grants:
             seen: the process's item from which the plan was made.
             next_start: of the rate, after these starts, in milliseconds since the epoch.
             now: seconds since the epoch.
+            after_keys: rank of a priority -> the key of its last start, after these; by default as it is.
         """
         weight = sum(start.weight for start in starts)
         values: Item = {
@@ -112,8 +123,11 @@ class Grants:
             ":room": number(min(seen.slot_limit - weight, MAX_HOLDERS - len(starts))),
             ":false": {"BOOL": False},
         }
-        values |= {f":h{at}": _reservation(start.weight, now) for at, start in enumerate(starts)}
+        values |= {f":h{at}": _reservation(start, now) for at, start in enumerate(starts)}
         update = GRANT_UPDATE.format(holders=_joined(GRANT_HOLDER, starts, ", "))
+        if after_keys is not None and after_keys != seen.after_keys:
+            update += GRANT_TURNS
+            values[":after_keys"] = {"M": {rank: {"S": key} for rank, key in after_keys.items()}}
         if seen.rate:
             update += START_UPDATE
             values |= {**as_seen(seen.rate, seen.next_start), ":next_start": number(next_start)}
@@ -186,9 +200,13 @@ class Grants:
         return read_process(write.item) if write.item else self.read(process)
 
 
-def _reservation(weight: int, now: float) -> Item:
-    holder = {"state": {"S": "RESERVED"}, "since": number(int(now))}
-    return {"M": holder if weight == 1 else {**holder, "weight": number(weight)}}
+def _reservation(start: PlannedStart, now: float) -> Item:
+    holder: Item = {"state": {"S": "RESERVED"}, "since": number(int(now))}
+    if start.weight != 1:
+        holder["weight"] = number(start.weight)
+    if start.key:
+        holder["key"] = {"S": start.key}
+    return {"M": holder}
 
 
 def _joined(part: str, listed: Sequence[object] | Mapping[str, object], between: str) -> str:

@@ -10,8 +10,9 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import PRIORITIES, Request
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RequestTable, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RequestTable
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ def accept(
     digest = digest_of(request)
     while True:
         execution = request.execution_name
-        row = _new_row(request, execution, digest, message_id, sent, now)
+        row = _new_row(request, execution, digest, message_id, sent, sequence, now)
         if too_large:
             row |= _ended("TooLarge", too_large, now)
         else:
-            row |= _in_queue(request, sent, sequence)
+            row |= _in_queue(request, row["placed"], sent)
         known = table.add(row)
         if known is None:
             return Rejected(execution, "TooLarge", too_large) if too_large else Accepted(execution)
@@ -79,12 +80,19 @@ def accept(
         if known.text("state") not in ENDED_WITHOUT_START:
             if known.text("digest") == digest:
                 return SameAgain(execution)
-            return _reject_reuse(table, request, execution, digest, message_id, sent, now)
+            return _reject_reuse(table, request, execution, digest, message_id, sent, sequence, now)
         request = replace(request, attempt=request.attempt + 1)
 
 
 def _reject_reuse(
-    table: RequestTable, request: Request, taken: str, digest: str, message_id: str, sent: float, now: float
+    table: RequestTable,
+    request: Request,
+    taken: str,
+    digest: str,
+    message_id: str,
+    sent: float,
+    sequence: str,
+    now: float,
 ) -> Rejected | ReceivedAgain:
     """Add the row of a message whose request id belongs to another request, under a name that no execution can have."""
     execution = f"{taken}#{message_id}"
@@ -92,11 +100,14 @@ def _reject_reuse(
         f"request_id {request.request_id!r} is already used by another request, {taken}. A request_id must be unique "
         "for 90 days. Send this request again with a new request_id"
     )
-    row = _new_row(request, execution, digest, message_id, sent, now) | _ended("RequestIdReused", reason, now)
+    row = _new_row(request, execution, digest, message_id, sent, sequence, now)
+    row |= _ended("RequestIdReused", reason, now)
     return ReceivedAgain(execution) if table.add(row) else Rejected(execution, "RequestIdReused", reason)
 
 
-def _new_row(request: Request, execution: str, digest: str, message_id: str, sent: float, now: float) -> Item:
+def _new_row(
+    request: Request, execution: str, digest: str, message_id: str, sent: float, sequence: str, now: float
+) -> Item:
     row: Item = {
         "process_name": {"S": request.process},
         "execution": {"S": execution},
@@ -106,6 +117,7 @@ def _new_row(request: Request, execution: str, digest: str, message_id: str, sen
         "digest": {"S": digest},
         "priority": {"S": request.priority},
         "sent": number(sent),
+        "placed": {"S": place_of(PRIORITIES.index(request.priority), sent, sequence, request.key)},
         "open": number(now),
     }
     if request.task_token:
@@ -115,9 +127,8 @@ def _new_row(request: Request, execution: str, digest: str, message_id: str, sen
     return row
 
 
-def _in_queue(request: Request, sent: float, sequence: str) -> Item:
-    place = {"S": place_of(PRIORITIES.index(request.priority), sent, sequence)}
-    row: Item = {"state": {"S": "QUEUED"}, "body": {"S": request.to_json()}, "place": place, "placed": place}
+def _in_queue(request: Request, place: Item, sent: float) -> Item:
+    row: Item = {"state": {"S": "QUEUED"}, "body": {"S": request.to_json()}, "place": place}
     if request.deadline is not None:
         row["start_before"] = row["deadline"] = number(request.deadline)
     if request.when_busy == "skip":

@@ -25,7 +25,8 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -34,9 +35,10 @@ from slotkeeper.aws.dynamodb import Item, Table, Write, number
 from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.grants import Grants
-from slotkeeper.slots.plan import Behind, Blocked, Reason, Starting, Stopped, plan
+from slotkeeper.slots.plan import Behind, HoldsBack, Reason, plan
 from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
 from slotkeeper.slots.protocol import RELEASE_UPDATE
+from slotkeeper.slots.queue_plan import plan_queue
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import start
 from slotkeeper.slots.request_table import RequestTable
@@ -198,14 +200,15 @@ class LeaseSteps:
                     f"process {seen.name!r} runs requests, which come before leases, and their table is not known. Set "
                     "REQUEST_TABLE_NAME and DISPATCH_QUEUE_URL. Nothing was taken"
                 )
-            for page in self._requests.queue(seen.name, seen.slot_limit, len(seen.holders) + 1):
-                planned = plan(seen, page, now, age=math.inf)
-                if planned.starts:
-                    return Behind(planned.starts[0].execution)
-                passed = Starting | Blocked | Stopped
-                if first := next((name for name, at in planned.waits.items() if not isinstance(at.reason, passed)), ""):
-                    return Behind(first)
-        wait = plan(seen, [own], now, age=math.inf).waits.get(name)
+            planned, _ = plan_queue(partial(self._requests.queue, seen.name, seen.slot_limit), seen, now, age=math.inf)
+            if planned.starts:
+                return Behind(planned.starts[0].execution)
+            if first := next((name for name, at in planned.waits.items() if isinstance(at.reason, HoldsBack)), ""):
+                return Behind(first)
+            if planned.unread:  # one of the rest may be first
+                return Behind("")
+        # The limits of keys are for requests.
+        wait = plan(replace(seen, key_limit=None), [own], now, age=math.inf).waits.get(name)
         return wait.reason if wait else None
 
     def _remember(self, seen: Process) -> None:
@@ -283,7 +286,7 @@ class LeaseSteps:
         if target in (None, NO_TARGET):
             return
         try:
-            waits = self._requests is None or any(self._requests.queue(process, MAX_WEIGHT, 1))
+            waits = self._requests is None or bool(self._requests.queue(process, MAX_WEIGHT, most=1).requests)
             doorbell = self._doorbell() if waits else None
             if doorbell:
                 doorbell.ring(Bell(process))

@@ -1,26 +1,37 @@
 """Who starts next: the rule of a process's queue, and its only home.
 
-The queued requests of a process have one order, that of their places: first by priority, then by the time at which they
-were sent. They start strictly in this order. The first one that cannot start now keeps back all behind it, although a
-lighter one of them might fit: otherwise a heavy request could wait forever. Two kinds are passed over:
+Requests of a higher priority start first. Within a priority the keys have turns, in their order: after a start of one
+key it is the turn of the next one, and after the last one that of the first one. Within a key, requests start by the
+time at which they were sent. Without keys this is one order: that of priority and time.
+
+Requests start strictly in this order. The first one for which the process has no room keeps back all behind it,
+although a lighter one of them might fit: otherwise a heavy request could wait forever. Passed over are:
 
 - A request that has a holder: it is starting, or runs.
-- A request whose weight is above the limit. It is *blocked*, and could not start if all slots were free.
+- A request whose weight is above the limit of the process or of its key. It is *blocked*, and could not start if all
+  slots were free.
+- A key whose first request does not fit into its limit. That request keeps back all of its key, of each priority.
+
+So if a key always has a request that may start, then between two of its starts each other key of its priority starts
+at most one: of n starts in a row, among k keys, it has at least n / k, rounded down. For a new key it is the same: each
+other key starts at most one before its first.
 
 A request leaves the queue without a start when its `start_before` has passed, or if it skips and cannot start now.
 
-Nothing here reads or writes. `plan` is given a process's item, then the requests that were queued after that read, and
-the time. Its result is what a dispatch may do, and for every other request the reason why it waits.
+Nothing here reads or writes. `plan` is given a process's item, what was read of its queue after that, and the time. Its
+result is what a dispatch may do, which part of the queue it must know for that, and why each request waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from slotkeeper.slots.process import MAX_HOLDERS, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import QUEUE_END, WHOLE, Parts, Queued, before_key, behind_key, behind_rank, rank_of
 from slotkeeper.slots.rate import after_start, milliseconds
 
 # Holders that one write adds. Each has a placeholder in the expression, and a refused write is paid in full.
@@ -41,6 +52,24 @@ class Blocked:
 
     weight: int
     slot_limit: int
+
+
+@dataclass(frozen=True)
+class KeyBlocked:
+    """Its weight is above the limit of its key. It keeps no other request back."""
+
+    key: str
+    weight: int
+    key_limit: int
+
+
+@dataclass(frozen=True)
+class KeyFull:
+    """It is the first of its key, and does not fit into the key's limit. `room`: the free part of that limit."""
+
+    key: str
+    weight: int
+    room: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +106,11 @@ class TooEarly:
 
 @dataclass(frozen=True)
 class Behind:
-    """An earlier request cannot start now. `first`: the execution of the first one that cannot."""
+    """An earlier request cannot start now.
+
+    Attributes:
+        first: the execution of the first one that cannot: of its key if that one is KeyFull, otherwise of all.
+    """
 
     first: str
 
@@ -87,26 +120,35 @@ class NextRound:
     """It can start now, with the next write: this one adds as many holders as one may."""
 
 
-Reason = Starting | Blocked | Stopped | InPause | NoRoom | TooManyHolders | TooEarly | Behind | NextRound
+# Of the first request for which the process has no room, which keeps back all behind it.
+HoldsBack = InPause | NoRoom | TooManyHolders | TooEarly
+# Of a request that could not start if all slots were free.
+NeverStarts = Blocked | KeyBlocked | Stopped
+Reason = Starting | NeverStarts | KeyFull | HoldsBack | Behind | NextRound
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a request does not start now. `ahead`: the number of requests that start before it; None while it is blocked.
+    """Why a request does not start now.
 
-    The next request to start has no other ahead of it.
+    Attributes:
+        ahead: the number of requests that start before it, if no key's limit changes the turns. The next request to
+            start has no other ahead of it. None while it is blocked.
+        ahead_of_key: how many of them have its key.
     """
 
     reason: Reason
     ahead: int | None
+    ahead_of_key: int | None = None
 
 
 @dataclass(frozen=True)
 class PlannedStart:
-    """A request that may start now, with its weight in the unit of the limit."""
+    """A request that may start now, with its weight in the unit of the limit, and its key; "" for none."""
 
     execution: str
     weight: int
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,6 +160,14 @@ class Leave:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """A part of the queue that must be known before more can be decided: behind `after`, up to `until`."""
+
+    after: str
+    until: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """The changes that a dispatch may make now.
 
@@ -125,10 +175,12 @@ class Plan:
         starts: the requests to start, in their order. One write may grant them all.
         leaves: the requests that leave the queue. They leave first: what is behind them may fit then.
         again: the holders whose starter has died, to be started again by name.
-        waits: execution -> why it does not start, for every other request.
+        waits: execution -> why it does not start, for every other request. Empty while a part is unread.
         next_start: of the rate, after the starts, in milliseconds since the epoch.
+        after_keys: rank of a priority -> the key of its last start, after the starts.
         look_again: when something changes without a write, in seconds since the epoch. None: nothing
             does within LOOK_AHEAD_SECONDS.
+        unread: what must be read before it is known whether more can start. None: no more can in this round.
     """
 
     starts: tuple[PlannedStart, ...]
@@ -136,24 +188,38 @@ class Plan:
     again: tuple[str, ...]
     waits: Mapping[str, Wait]
     next_start: int
+    after_keys: Mapping[str, str]
     look_again: float | None
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether no request behind the planned ones can start in this round."""
-        return any(not isinstance(wait.reason, Starting | Blocked | Stopped) for wait in self.waits.values())
+    unread: Unread | None = None
 
 
 class _Free:
-    """The free part of a process while its queue is planned: of the limit, of the holders, and of the rate."""
+    """The free part of a process while its queue is planned: of the limit, of each key, of the holders, of the rate."""
 
     def __init__(self, process: Process, now: float) -> None:
         self.process, self.now = process, now
         self.room = process.room
         self.holders = MAX_HOLDERS - len(process.holders)
         self.next_start = process.next_start
+        self.held_by_key = Counter(process.held_by_key)
 
-    def refuses(self, weight: int) -> Reason | None:
+    def blocks(self, key: str, weight: int) -> NeverStarts | None:
+        """Why a request could not start if all slots were free; None if it could."""
+        if not self.process.slot_limit:
+            return Stopped()
+        if weight > self.process.slot_limit:
+            return Blocked(weight, self.process.slot_limit)
+        limit = self.process.limit_of(key)
+        return None if limit is None or weight <= limit else KeyBlocked(key, weight, limit)
+
+    def refuses_key(self, key: str, weight: int) -> KeyFull | None:
+        """Whether the first request of a key does not fit into the key's limit."""
+        limit = self.process.limit_of(key)
+        if limit is None or weight <= (room := limit - self.held_by_key[key]):
+            return None
+        return KeyFull(key, weight, room)
+
+    def refuses(self, weight: int) -> HoldsBack | None:
         """Why the next request cannot start; None if it can."""
         if self.process.paused:
             return InPause()
@@ -165,14 +231,224 @@ class _Free:
             return TooEarly(due)
         return None
 
-    def take(self, weight: int) -> None:
+    def take(self, key: str, weight: int) -> None:
         self.room -= weight
         self.holders -= 1
+        self.held_by_key[key] += weight
         if self.process.rate:
             self.next_start = after_start(self.process.rate, self.next_start, self.now)
 
 
-def plan(process: Process, queued: Iterable[Queued], now: float, *, age: float, most: int = MAX_STARTS) -> Plan:
+@dataclass(frozen=True)
+class _Candidate:
+    """A request that starts when it is its turn and it fits."""
+
+    request: Queued
+    weight: int
+
+
+class _Turns:
+    """The candidates of one priority, by key, and whose turn it is.
+
+    Args:
+        last: the key of the last start; "" sorts behind all keys, so that the first one is next.
+    """
+
+    def __init__(self, rank: str, last: str) -> None:
+        self.rank, self.last = rank, last
+        self.lines: dict[str, deque[_Candidate]] = {}  # also of keys without a candidate
+        self.ends: dict[str, str] = {}  # key -> the place of its last candidate that was removed
+
+    def remove(self, key: str) -> None:
+        """Remove the first candidate of a key."""
+        self.ends[key] = self.lines[key].popleft().request.place
+
+    def next(self, parts: Parts, passed: Callable[[str], bool]) -> str | Unread | None:
+        """The key whose turn is next, or what must be read to know it; None if no key has a candidate.
+
+        Args:
+            passed: whether a key is passed, so that it need not be known what it has.
+        """
+        at = behind_key(self.rank, self.last)
+        for key in self._keys():
+            begin, end = before_key(self.rank, key), behind_key(self.rank, key)
+            if unread := self._unread(parts, at, begin):
+                return unread
+            at = end
+            if passed(key):
+                continue
+            line = self.lines[key]
+            after = parts.unread(self.ends.get(key, begin), line[0].request.place if line else end)
+            if after is not None:
+                return Unread(after, end)
+            if line:
+                return key
+        return self._unread(parts, at, behind_key(self.rank, self.last))
+
+    def rest(self) -> Iterator[_Candidate]:
+        """Remove the candidates that are left, in turns."""
+        left = deque(key for key in self._keys() if self.lines[key])
+        while left:
+            key = left.popleft()
+            yield self.lines[key].popleft()
+            if self.lines[key]:
+                left.append(key)
+
+    def _keys(self) -> list[str]:
+        """The keys that are known, from the one behind the last turn up to that one."""
+        keys = sorted(self.lines, key=_in_order)
+        first = bisect_right(keys, _in_order(self.last), key=_in_order)
+        return keys[first:] + keys[:first]
+
+    def _unread(self, parts: Parts, at: str, until: str) -> Unread | None:
+        """What is not known from one place round to another."""
+        end = behind_rank(self.rank)
+        for begin, ends in [(at, until)] if at <= until else [(at, end), (before_key(self.rank, ""), until)]:
+            if (after := parts.unread(begin, ends)) is not None:
+                return Unread(after, end)
+        return None
+
+
+def _in_order(key: str) -> tuple[bool, str]:
+    return not key, key
+
+
+class _Planning:
+    """A plan in the making: first the starts, then why each of the others waits."""
+
+    def __init__(self, process: Process, now: float, most: int) -> None:
+        self.process, self.now, self.most = process, now, most
+        self.free = _Free(process, now)
+        self.ranks: dict[str, _Turns] = {}
+        self.starts: list[PlannedStart] = []
+        self.leaves: list[Leave] = []
+        self.waits: dict[str, Wait] = {}
+        self.times: list[float] = []  # at which something changes without a write
+        self.full: set[str] = set()  # keys whose first request does not fit into their limit
+        self.next_start = process.next_start
+        self.after_keys = dict(process.after_keys)
+        self.refused: Reason | None = None  # why the first request that cannot start cannot
+        self._ahead: Counter[str | None] = Counter()  # the number of requests that wait, of each key, and None of all
+
+    def sort(self, queued: Iterable[Queued]) -> None:
+        """Divide the requests into candidates, by priority and key, and others, which are decided immediately."""
+        for request in queued:
+            rank, weight = rank_of(request.place), request.weight or self.process.default_weight
+            turns = self.ranks.setdefault(rank, _Turns(rank, self.process.after_keys.get(rank, "")))
+            line = turns.lines.setdefault(request.key, deque())
+            if request.execution in self.process.holders:
+                self.waits[request.execution] = Wait(Starting(), 0, 0)
+            elif request.start_before is not None and self.now >= request.start_before:
+                self.leaves.append(Leave(request.execution, "TOO_LATE"))
+            elif reason := self.free.blocks(request.key, weight):
+                self._wait(request, reason)
+            else:
+                line.append(_Candidate(request, weight))
+        self.ranks = dict(sorted(self.ranks.items()))
+
+    def start(self, parts: Parts) -> Unread | None:
+        """Start what can start, in turns; return what must be read first, if anything must."""
+        at = ""
+        for rank, turns in self.ranks.items():
+            if unread := self._unread(parts, at, before_key(rank, "")):
+                return unread
+            while (key := turns.next(WHOLE if self._is_over() else parts, self._passes)) is not None:
+                if isinstance(key, Unread):
+                    return key
+                candidate = turns.lines[key][0]
+                request, weight = candidate.request, candidate.weight
+                key_is_full = self.free.refuses_key(key, weight)
+                reason = key_is_full or self.free.refuses(weight)
+                if reason and request.skips:
+                    turns.remove(key)
+                    self._wait(request, reason)
+                elif key_is_full:
+                    self.full.add(key)
+                elif reason:
+                    return None
+                else:
+                    self._take(turns, candidate)
+            at = behind_rank(rank)
+        return self._unread(parts, at, QUEUE_END)
+
+    def _take(self, turns: _Turns, candidate: _Candidate) -> None:
+        request, weight, key = candidate.request, candidate.weight, candidate.request.key
+        self.free.take(key, weight)
+        turns.remove(key)
+        turns.last = key
+        if len(self.starts) == self.most:
+            self._wait(request, NextRound())
+            return
+        self.starts.append(PlannedStart(request.execution, weight, key))
+        self.next_start = self.free.next_start
+        if key:
+            self.after_keys[turns.rank] = key
+        else:
+            self.after_keys.pop(turns.rank, None)
+
+    def _is_over(self) -> bool:
+        """Whether no more can start in this round, whatever is queued."""
+        return len(self.starts) == self.most or self.free.refuses(1) is not None
+
+    def _passes(self, key: str) -> bool:
+        return key in self.full or self.free.refuses_key(key, 1) is not None
+
+    def _unread(self, parts: Parts, at: str, until: str) -> Unread | None:
+        after = None if self._is_over() else parts.unread(at, until)
+        return None if after is None else Unread(after, QUEUE_END)
+
+    def wait(self) -> None:
+        """Let all that is left wait, in turns."""
+        first_of_key: dict[str, str] = {}
+        first = ""
+        for turns in self.ranks.values():
+            for candidate in turns.rest():
+                request, weight = candidate.request, candidate.weight
+                reason: Reason | None
+                if request.key in first_of_key:
+                    reason = Behind(first_of_key[request.key])
+                elif reason := self.free.refuses_key(request.key, weight):
+                    if not request.skips:
+                        first_of_key[request.key] = request.execution
+                elif first:
+                    reason = Behind(first)
+                elif (reason := self.free.refuses(weight)) and not request.skips:
+                    first, self.refused = request.execution, reason
+                self._wait(request, reason or NextRound())
+
+    def _wait(self, request: Queued, reason: Reason) -> None:
+        """Let a request wait, or leave if it skips."""
+        if request.skips and not isinstance(reason, NextRound):
+            self.leaves.append(Leave(request.execution, "SKIPPED"))
+            return
+        if isinstance(reason, NeverStarts):
+            self.waits[request.execution] = Wait(reason, None)
+        else:
+            self.waits[request.execution] = Wait(reason, self._ahead[None], self._ahead[request.key])
+            self._ahead.update([None, request.key])
+        if request.start_before is not None:
+            self.times.append(request.start_before)
+
+    def look_again(self, parts: Parts) -> float | None:
+        """When something changes without a write, if that is soon."""
+        if self.refused is None and parts.unread("", QUEUE_END) is not None:
+            self.refused = self.free.refuses(1)
+        if isinstance(self.refused, TooEarly):
+            self.times.append(self.refused.due / 1000)
+        if isinstance(self.refused, NoRoom | TooManyHolders) and self.process.next_expiry is not None:
+            self.times.append(self.process.next_expiry)
+        return min((time for time in self.times if time <= self.now + LOOK_AHEAD_SECONDS), default=None)
+
+
+def plan(
+    process: Process,
+    queued: Iterable[Queued],
+    now: float,
+    *,
+    age: float,
+    most: int = MAX_STARTS,
+    parts: Parts = WHOLE,
+) -> Plan:
     """Decide who starts, who leaves, and why each of the others waits.
 
     Args:
@@ -181,50 +457,25 @@ def plan(process: Process, queued: Iterable[Queued], now: float, *, age: float, 
         now: seconds since the epoch.
         age: seconds after which the starter of a reservation has died: the longest time that an invocation may take.
         most: the number of holders that one write may add.
+        parts: the parts of the queue that were read. By default all of it.
     """
-    free = _Free(process, now)
-    starts: list[PlannedStart] = []
-    leaves: list[Leave] = []
-    waits: dict[str, Wait] = {}
-    times: list[float] = []  # at which something changes without a write
-    ahead, first, refused = 0, "", None  # the first request that cannot start, and why
-    next_start = process.next_start
-    for request in queued:
-        weight = request.weight or process.default_weight
-        if request.execution in process.holders:
-            waits[request.execution] = Wait(Starting(), 0)
-            continue
-        if request.start_before is not None and now >= request.start_before:
-            leaves.append(Leave(request.execution, "TOO_LATE"))
-            continue
-        is_blocked = weight > process.slot_limit
-        reason: Reason | None
-        if is_blocked:
-            reason = Blocked(weight, process.slot_limit) if process.slot_limit else Stopped()
-        else:
-            reason = Behind(first) if first else free.refuses(weight)
-        if reason and request.skips:
-            leaves.append(Leave(request.execution, "SKIPPED"))
-            continue
-        if not reason:
-            free.take(weight)
-            if len(starts) < most:
-                starts.append(PlannedStart(request.execution, weight))
-                next_start = free.next_start
-                continue
-            reason = NextRound()
-        elif not is_blocked and not first:
-            first, refused = request.execution, reason
-        waits[request.execution] = Wait(reason, None if is_blocked else ahead)
-        ahead += not is_blocked
-        if request.start_before is not None:
-            times.append(request.start_before)
-    if isinstance(refused, TooEarly):
-        times.append(refused.due / 1000)
-    if isinstance(refused, NoRoom | TooManyHolders) and process.next_expiry is not None:
-        times.append(process.next_expiry)
-    look_again = min((time for time in times if time <= now + LOOK_AHEAD_SECONDS), default=None)
-    return Plan(tuple(starts), tuple(leaves), orphans(process, now, age), waits, next_start, look_again)
+    planning = _Planning(process, now, most)
+    planning.sort(queued)
+    unread = planning.start(parts)
+    look_again = None
+    if unread is None:
+        planning.wait()
+        look_again = planning.look_again(parts)
+    return Plan(
+        tuple(planning.starts),
+        tuple(planning.leaves),
+        orphans(process, now, age),
+        planning.waits,
+        planning.next_start,
+        planning.after_keys,
+        look_again,
+        unread,
+    )
 
 
 def orphans(process: Process, now: float, age: float) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
@@ -34,8 +35,8 @@ class Holder:
     """An execution that holds a slot, or a lease (LEASED). `target` is what it runs, empty until it is confirmed.
 
     `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
-    unchanged. `redriven`: its child execution was redriven manually, and the janitor adopted it. Only a lease has an
-    end, `until`, and a `code`, which its holder alone knows.
+    unchanged. `key`: of its request, "" for none; a lease has none. `redriven`: its child execution was redriven
+    manually, and the janitor adopted it. Only a lease has an end, `until`, and a `code`, which its holder alone knows.
     """
 
     state: HolderState
@@ -44,6 +45,7 @@ class Holder:
     quiet_since: int | None
     raw: Mapping[str, Any] = field(repr=False)
     weight: int = 1
+    key: str = ""
     redriven: bool = False
     until: int | None = None
     code: str = ""
@@ -73,6 +75,9 @@ class Process:
         next_start: of the rate (rate.py), in milliseconds since the epoch.
         grants: changes with every write after which a plan of who starts next may be wrong (grants.py).
         ring_at: when the next timed doorbell is due, in seconds since the epoch; 0: none was sent.
+        key_limit: the limit of each key that has none of its own. None: only the process's limit applies.
+        key_limits: key -> its own limit.
+        after_keys: rank of a priority -> the key whose turn was last in it. Without one, the first key has the next.
     """
 
     name: str
@@ -88,6 +93,22 @@ class Process:
     next_start: int = 0
     grants: int = 0
     ring_at: float = 0
+    key_limit: int | None = None
+    key_limits: Mapping[str, int] = field(default_factory=dict)
+    after_keys: Mapping[str, str] = field(default_factory=dict)
+
+    def limit_of(self, key: str) -> int | None:
+        """The limit of a key; "" is that of all requests without one. None: only the process's limit applies."""
+        return self.key_limits.get(key, self.key_limit)
+
+    @property
+    def held_by_key(self) -> dict[str, int]:
+        """Key -> the sum of the weights of its requests that hold slots. Leases have no key, and belong to none."""
+        held: Counter[str] = Counter()
+        for holder in self.holders.values():
+            if not holder.is_lease:
+                held[holder.key] += holder.weight
+        return dict(held)
 
     @property
     def held_weight(self) -> int:
@@ -151,6 +172,7 @@ def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
 def _parse(attributes: Attributes) -> Process:
     settings = attributes.map("run_settings", Attributes({}))
     rate, next_start = read_rate(attributes)
+    limits, turns = (attributes.map(name, Attributes({})) for name in ("key_limits", "after_keys"))
     return Process(
         name=attributes.text("process_name"),
         slot_limit=attributes.whole("slot_limit"),
@@ -165,6 +187,9 @@ def _parse(attributes: Attributes) -> Process:
         next_start=next_start,
         grants=attributes.whole("grants"),
         ring_at=attributes.number("ring_at", 0),
+        key_limit=attributes.whole("key_limit", None),
+        key_limits={key: limits.whole(key) for key in limits.raw},
+        after_keys={rank: turns.text(rank) for rank in turns.raw},
     )
 
 
@@ -191,6 +216,7 @@ def _read_holder(holder: Attributes) -> Holder:
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
         weight=holder.parsed_number("weight", _weight, 1),
+        key=holder.text("key", ""),
         redriven=holder.flag("redriven", False),
         # Of a lease both are required: without them, its slot would never be free again.
         until=holder.parsed_number("until", _second) if is_lease else None,

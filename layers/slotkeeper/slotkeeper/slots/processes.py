@@ -22,12 +22,17 @@ from slotkeeper.slots.process import (
     read_process,
 )
 from slotkeeper.slots.rate import Rate, check_rate, milliseconds
+from slotkeeper.slots.request import check_key
 from slotkeeper.slots.targets import check_settle_seconds, check_target, check_timeout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _EXISTS = "attribute_exists(process_name)"
+KEY_LIMIT_UPDATE = "SET grants = grants + :one"
+# Each adds up to 70 bytes to the item, and so to the price of each write.
+MAX_KEY_LIMITS = 100
+MAX_TRIES = 20
 # Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
 # "Service, account, and table quotas").
 MAX_REPLACED = 50
@@ -42,14 +47,17 @@ def check_settings(
     timeout_minutes: int | None = None,
     settle_seconds: int = 0,
     rate: Rate | None = None,
+    key_limit: int | None = None,
 ) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
         raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
-    if isinstance(slot_limit, bool) or not isinstance(slot_limit, int) or not 0 <= slot_limit <= MAX_SLOT_LIMIT:
+    if not _is_limit(slot_limit):
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
+    if key_limit is not None and not _is_limit(key_limit):
+        raise ValueError(f"limit of a key must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {key_limit!r}")
     if rate is not None:
         try:
             check_rate(rate)
@@ -58,6 +66,10 @@ def check_settings(
     check_target(target)
     check_timeout(timeout_minutes)
     check_settle_seconds(settle_seconds, target)
+
+
+def _is_limit(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_SLOT_LIMIT
 
 
 class Processes:
@@ -82,6 +94,7 @@ class Processes:
         timeout_minutes: int | None = None,
         settle_seconds: int = 0,
         rate: Rate | None = None,
+        key_limit: int | None = None,
     ) -> bool:
         """Add a process; return False and change nothing if it exists.
 
@@ -93,6 +106,7 @@ class Processes:
             settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
                 has timed out, because the work that the child started may outlive it.
             rate: how many requests and leases may start in a time. None: any number.
+            key_limit: the limit of each key, in the unit of `slot_limit`. None: only `slot_limit` applies.
 
         Raises:
             ValueError: a setting is not valid.
@@ -105,6 +119,7 @@ class Processes:
             timeout_minutes=timeout_minutes,
             settle_seconds=settle_seconds,
             rate=rate,
+            key_limit=key_limit,
         )
         run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
         item: dict[str, Any] = {
@@ -120,6 +135,8 @@ class Processes:
         }
         if default_weight != 1:
             item["default_weight"] = {"N": str(default_weight)}
+        if key_limit is not None:
+            item["key_limit"] = {"N": str(key_limit)}
         if rate:
             item |= {"rate": rate.item, "next_start": {"N": "0"}}
         if paused:
@@ -142,6 +159,50 @@ class Processes:
         """
         check_settings(name, slot_limit, "unchanged")
         self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
+
+    def set_key_limit(self, name: str, key_limit: int | None, key: str = "") -> None:
+        """Change the limit of each key, or of one.
+
+        It changes `grants`, because a grant that was planned with the limit before may be too much for this one.
+
+        Args:
+            key_limit: None: only the process's limit applies, or to one key the limit of each key.
+            key: the key whose own limit this is. By default it is the limit of all keys that have none.
+
+        Raises:
+            ValueError: the limit or the key is not valid, or MAX_KEY_LIMITS keys have a limit of their own.
+            LookupError: the process does not exist.
+        """
+        check_settings(name, 0, "unchanged", key_limit=key_limit)
+        if not key:
+            if key_limit is None:
+                self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limit", {":one": {"N": "1"}})
+            else:
+                values = {":one": {"N": "1"}, ":limit": {"N": str(key_limit)}}
+                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", values)
+            return
+        check_key(key)
+        for _ in range(MAX_TRIES):
+            item = self._table.read(name)
+            before = item.get("key_limits", {"M": {}})
+            after = {each: limit for each, limit in before["M"].items() if each != key}
+            if key_limit is not None:
+                after[key] = {"N": str(key_limit)}
+            if len(after) > MAX_KEY_LIMITS:
+                raise ValueError(
+                    f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
+                    "this key the limit of all keys, or remove the limit of another one"
+                )
+            values = {":one": {"N": "1"}, ":after": {"M": after}}
+            unchanged = "attribute_not_exists(key_limits)"
+            if "key_limits" in item:
+                unchanged, values[":before"] = "key_limits = :before", before
+            update = f"{KEY_LIMIT_UPDATE}, key_limits = :after"
+            if self._table.update(name, update, f"{_EXISTS} AND {unchanged}", values).held:
+                return
+            if not item:
+                raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
+        raise TimeoutError(f"the limits of keys of process {name!r} changed during {MAX_TRIES} writes in a row")
 
     def set_rate(self, name: str, rate: Rate | None) -> None:
         """Change how many requests and leases may start in a time; None: any number. The count begins anew.
@@ -262,6 +323,11 @@ class Operations:
     def set_limit(self, process: str, slot_limit: int) -> None:
         """Change the limit (Processes.set_limit). Raises ValueError if it is not valid."""
         self.processes.set_limit(process, slot_limit)
+        self.doorbell.ring(Bell(process))
+
+    def set_key_limit(self, process: str, key_limit: int | None, key: str = "") -> None:
+        """Change the limit of each key, or of one (Processes.set_key_limit). Raises ValueError if it is not valid."""
+        self.processes.set_key_limit(process, key_limit, key)
         self.doorbell.ring(Bell(process))
 
     def set_rate(self, process: str, rate: Rate | None) -> None:

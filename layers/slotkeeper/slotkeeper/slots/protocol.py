@@ -2,10 +2,14 @@
 
     process_name   S, key
     slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
+    key_limit      N, optional: the limit of each key, in the unit of slot_limit
+    key_limits     M, optional: key -> its own limit
+    after_keys     M, optional: rank of a priority -> the key whose turn was last in it (see plan.py)
     slots_in_use   N: always the sum of the holders' weights
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, job, quiet_since, redriven}, or name
-                   of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1; job: the target, copied
-                   by confirm; short, because each write is paid by the size of all holders
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, key, job, quiet_since, redriven}, or
+                   name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1, no key that the
+                   request has none; job: the target, copied by confirm; short, because each write is paid by the size
+                   of all holders
     paused         BOOL: true refuses every grant
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
@@ -84,15 +88,24 @@ class Slots:
         self._table.update(process, NOTE_END_UPDATE, "attribute_exists(process_name)", {":one": number(1)})
 
     def adopt(
-        self, process: str, execution: str, since: float, target: str, weight: int = 1, *, redriven: bool = False
+        self,
+        process: str,
+        execution: str,
+        since: float,
+        target: str,
+        weight: int = 1,
+        *,
+        key: str = "",
+        redriven: bool = False,
     ) -> bool:
         """Adopt a running execution: record it as a holder; False if it already holds a slot.
 
         For use after the table was restored or edited manually, and for a child execution that was redriven manually.
-        Adopting ignores the limit, because the execution runs anyway. While the holders exceed the limit, no request is
-        granted a slot.
+        Adopting ignores the limits, because the execution runs anyway. While the holders exceed the limit, no request
+        is granted a slot; while those of its key exceed that of the key, no request of the key is.
 
         Args:
+            key: of its request; "" for none.
             redriven: the child execution was redriven, so that the janitor frees its slot without stopping it.
         """
         holder: Item = {"state": {"S": "RUNNING"}, "since": number(int(since)), "job": {"S": target}}
@@ -100,6 +113,8 @@ class Slots:
             holder["redriven"] = {"BOOL": True}
         if weight > 1:
             holder["weight"] = number(weight)
+        if key:
+            holder["key"] = {"S": key}
         values: Item = {":weight": number(weight), ":entry": {"M": holder}, ":one": number(1)}
         return self._table.update(process, ADOPT_UPDATE, ADOPT_CONDITION, values, {"#me": execution}).held
 

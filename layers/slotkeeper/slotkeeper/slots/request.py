@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,6 +30,8 @@ MAX_DIGITS = 15
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-300, 1e300
 
 EXAMPLE_TIME = "2026-11-28T08:00:00+01:00"
+# Bytes of a key in UTF-8. A holder and a place contain it, and each write is paid by the size of all holders.
+MAX_KEY_BYTES = 64
 MAX_TOKEN_CHARACTERS = 2048  # Step Functions API Reference, SendTaskSuccess
 
 Priority = Literal["high", "normal", "low"]
@@ -101,6 +104,7 @@ class Request:
         task_token: of the Step Functions task that waits for the answer; "" if none waits.
         when_busy: whether it waits for a slot, or is skipped if it cannot start when it is received.
         start_before: the time from which it does not start any more, ISO 8601 with zone; "" if none is stated.
+        key: whose turn it takes, and whose limit applies to it, such as a customer; "" for none.
     """
 
     process: str
@@ -113,6 +117,7 @@ class Request:
     task_token: str = field(default="", repr=False)
     when_busy: WhenBusy = "wait"
     start_before: str = ""
+    key: str = ""
 
     @property
     def caller(self) -> str:
@@ -151,6 +156,8 @@ class Request:
             fields["when_busy"] = self.when_busy
         if self.start_before:
             fields["start_before"] = self.start_before
+        if self.key:
+            fields["key"] = self.key
         if self.caller:
             fields["caller"] = self.caller
         return encode(fields, sort_keys=True)
@@ -175,7 +182,13 @@ def parse_request(delivery: Delivery) -> Request:
         task_token=fields.get("task_token", ""),
         when_busy=fields["when_busy"],
         start_before=fields.get("start_before", ""),
+        key=fields.get("key", ""),
     )
+    if request.key:
+        try:
+            check_key(request.key)
+        except ValueError as error:
+            raise InvalidRequest(f"body.key {error}") from error
     try:
         _ = request.deadline
     except ValueError as error:
@@ -190,6 +203,21 @@ def parse_request(delivery: Delivery) -> Request:
             request,
         )
     return request
+
+
+def check_key(key: str) -> None:
+    """Check the key of a request.
+
+    Raises:
+        ValueError: it is empty, too long, or has a character that does not survive: half of a surrogate pair, which
+            UTF-8 does not have, or a control character, which terminals obey.
+    """
+    if not key:
+        raise ValueError(f"must have 1 to {MAX_KEY_BYTES} bytes; a request without a key has no field `key`")
+    if refused := sorted({character for character in key if unicodedata.category(character) in ("Cc", "Cs")}):
+        raise ValueError(f"must contain no control character and no half of a surrogate pair, got {refused!a}")
+    if (size := len(key.encode())) > MAX_KEY_BYTES:
+        raise ValueError(f"must have at most {MAX_KEY_BYTES} bytes in UTF-8, got {size:,} bytes")
 
 
 def _check_input(request: Request) -> None:

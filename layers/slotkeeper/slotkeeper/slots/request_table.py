@@ -15,7 +15,7 @@
     start_before   N, optional: seconds since the epoch
     sent           N: when its message was sent, in seconds since the epoch
     place          S, while it is queued and its start is not marked: its place in the queue
-    placed         S: the place that it has or had
+    placed         S: the place that it has or had, or would have had; it contains the key (queued.py)
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
     open           N, until its end was published: when it was accepted; once it has ended, that time below 0
     granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant; empty
@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number, transact
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import QUEUE_END, Part, Queued
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -121,19 +121,6 @@ class QueuedBody:
     accepted: float | None = None
 
 
-def place_of(rank: int, sent: float, sequence: str) -> str:
-    """The place of a message in its process's queue, as text that sorts.
-
-    First the priority, then the time of sending in milliseconds, then the sequence number, which has up to 39 digits
-    (SQS API Reference, SendMessage) and orders the messages of a sender that were sent in one millisecond.
-
-    Args:
-        rank: of its priority, 0 for the highest.
-        sent: SentTimestamp, in seconds since the epoch.
-    """
-    return f"{rank}#{round(sent * 1000):014}#{sequence.zfill(40)}"
-
-
 def granted_as(grants: int, number: int) -> str:
     """The order of grants as text that sorts: the value of `grants` after it, and the number in its write."""
     return f"{grants:016}#{number:02}"
@@ -157,31 +144,31 @@ class RequestTable:
             return None
         return Attributes(write.item or self._table.read((row["process_name"]["S"], row["execution"]["S"])))
 
-    def queue(self, process: str, slot_limit: int, first_page: int) -> Iterator[list[Queued]]:
-        """The queue in its order, page by page, without most requests whose weight is above the limit.
+    def queue(
+        self, process: str, slot_limit: int, after: str = "", until: str = QUEUE_END, most: int | None = None
+    ) -> Part:
+        """A part of the queue, without most requests whose weight is above the limit.
 
         Args:
-            first_page: the number of requests that the first page reads. Further pages read 1 MB each.
+            after, until: places; the part begins behind `after`.
+            most: the number of requests to read. None: 1 MB.
         """
-        request: dict[str, Any] = {
-            "TableName": self._table.name,
-            "IndexName": "place",
-            "ConsistentRead": True,
-            "KeyConditionExpression": "process_name = :process",
-            "FilterExpression": "attribute_not_exists(weight) OR weight <= :limit",
-            "ExpressionAttributeValues": {
+        answer = self._dynamodb.query(
+            TableName=self._table.name,
+            IndexName="place",
+            ConsistentRead=True,
+            KeyConditionExpression="process_name = :process AND place BETWEEN :after AND :until",
+            FilterExpression="attribute_not_exists(weight) OR weight <= :limit",
+            ExpressionAttributeValues={
                 ":process": {"S": process},
+                ":after": {"S": f"{after}\0"},  # the next text in the order of places
+                ":until": {"S": until},
                 ":limit": number(slot_limit),
             },
-            "Limit": first_page,
-        }
-        while True:
-            answer = self._dynamodb.query(**request)
-            yield list(_read_all(answer["Items"]))
-            if "LastEvaluatedKey" not in answer:
-                return
-            request.pop("Limit", None)
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            **({} if most is None else {"Limit": most}),
+        )
+        read = answer.get("LastEvaluatedKey", {}).get("place", {}).get("S", until)
+        return Part(list(_read_all(answer["Items"])), after, read)
 
     def due(self, process: str, until: float) -> list[Queued]:
         """The first requests that may have to leave the queue before a time: those that skip, and the late ones."""

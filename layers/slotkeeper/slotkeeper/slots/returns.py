@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from slotkeeper.aws.dynamodb import Attributes, Item, Table, number, transact
 from slotkeeper.schema import encode
 from slotkeeper.settings import JanitorSettings
+from slotkeeper.slots.queued import key_of, place_of
 from slotkeeper.slots.request import PRIORITIES, caller_of, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State, place_of
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -49,7 +50,8 @@ MAX_READS = 80
 _READ = {
     "ConsistentRead": True,
     "ProjectionExpression": (
-        "process_name, execution, #state, #open, request_id, attempt, message_id, digest, priority, weight, skips, body"
+        "process_name, execution, #state, #open, request_id, attempt, message_id, digest, priority, weight, skips, "
+        "placed, body"
     ),
     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
 }
@@ -163,7 +165,7 @@ class Requeues:
         taken = {row["execution"]["S"] for row in rows}
         for row in rows:
             rank = [*PRIORITIES].index(row["priority"]["S"])
-            place = place_of(rank, now, str(order[row["execution"]["S"]]))
+            place = place_of(rank, now, str(order[row["execution"]["S"]]), key_of(row["placed"]["S"]))
             new = _next_attempt(row, place, now, start_before, is_redriven=True)
             if new["execution"]["S"] in taken:
                 outcomes[row["execution"]["S"]] = NotRequeued(NEXT_EXISTS, row["state"]["S"])

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import Queued, key_of, rank_of, sent_at
 from slotkeeper.slots.request import PRIORITIES, Priority
 from slotkeeper.slots.request_table import State, read_queued, read_state
 
@@ -66,6 +66,11 @@ class RequestRow:
     def is_unpublished(self) -> bool:
         """Whether it has ended, and its end is not published yet."""
         return self.open is not None and self.open < 0
+
+    @property
+    def key(self) -> str:
+        """Whose turn it takes or took; "" for none."""
+        return key_of(self.placed)
 
     @property
     def queued(self) -> Queued | None:
@@ -259,5 +264,5 @@ def _parsed[T](pages: Iterable[tuple[list[Item], bool]], parse: Callable[[Item],
 def read_queued_row(item: Item) -> QueuedRow:
     """Parse an entry of the index of the queue. Raises MalformedAttribute, ValueError or IndexError."""
     entry = Attributes(item)
-    rank, sent, _ = entry.text("place").split("#")
-    return QueuedRow(read_queued(item), entry.text("request_id"), PRIORITIES[int(rank)], int(sent) / 1000)
+    place = entry.text("place")
+    return QueuedRow(read_queued(item), entry.text("request_id"), PRIORITIES[int(rank_of(place))], sent_at(place))

@@ -138,10 +138,11 @@ class Starter:
     def rung(self, messages: Iterable[tuple[str, str]]) -> list[str]:
         """Handle messages of DispatchQueue, each an id and a body; return the ids of those that must come again.
 
-        The messages of one process are one dispatch, those with a time another one, which comes after the others.
+        The messages of one process are one dispatch, those with a time another one, which comes after the others, and
+        those that continue a dispatch are another one for each place.
         """
-        bells: dict[tuple[bool, str], list[Bell]] = defaultdict(list)
-        ids: dict[tuple[bool, str], list[str]] = defaultdict(list)
+        bells: dict[tuple[bool, str, tuple[str, ...]], list[Bell]] = defaultdict(list)
+        ids: dict[tuple[bool, str, tuple[str, ...]], list[str]] = defaultdict(list)
         for message_id, body in messages:
             try:
                 bell = parse_bell(body)
@@ -149,13 +150,14 @@ class Starter:
                 self.observer.failed("Deleted a message that is no doorbell", error)
                 continue
             self.observer.rang(bell)
-            bells[bell.at is not None, bell.process].append(bell)
-            ids[bell.at is not None, bell.process].append(message_id)
+            key = bell.at is not None, bell.process, bell.passed or ()
+            bells[key].append(bell)
+            ids[key].append(message_id)
         again: list[str] = []
         for key in sorted(bells):
             rung = bells[key]
             latest = max((bell.at for bell in rung if bell.at is not None), default=None)
-            bell = Bell(key[1], latest, max(each.count for each in rung))
+            bell = Bell(key[1], latest, max(each.count for each in rung), rung[0].passed)
             if self._dispatch(self.tools, bell) is not None:
                 again += ids[key]
         return again
@@ -191,11 +193,12 @@ def parse_bell(body: str) -> Bell:
     """Parse the body of a message. Raises ValueError, with its kind and the expected form."""
     try:
         fields = json.loads(body)
-        at = fields.get("at")
+        at, passed = fields.get("at"), fields.get("passed")
         return Bell(
             str(fields["process"]),
             None if at is None else float(at),
             int(fields.get("count", 0)),
+            None if passed is None else (str(passed[0]), str(passed[1])),
         )
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise ValueError(f'must be {{"process": NAME}}, got {body[:200]!r}') from error
