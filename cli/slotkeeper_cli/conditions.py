@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slotkeeper.next_step import next_step
+from slotkeeper.printable import printable
 from slotkeeper.slots.plan import (
     Behind,
     Blocked,
     InPause,
+    KeyBlocked,
+    KeyFull,
     NextRound,
     NoRoom,
     Reason,
@@ -68,6 +71,12 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
             text = f"blocked: weight {weight} above the limit {slot_limit}"
             raised = next_step("process set-limit", process.name, weight)
             return failing("limit", text, raised, weight=weight, slot_limit=slot_limit)
+        case KeyBlocked(key, weight, key_limit):
+            text = f"blocked: weight {weight} above the limit {key_limit} of {of_key(key)}"
+            raised = _raised(process, key, weight)
+            return failing("key limit", text, raised, key=key or None, weight=weight, key_limit=key_limit)
+        case KeyFull(key, weight, room):
+            return _key_is_full(process, key, weight, room)
         case NoRoom(weight, room):
             return _occupied(process, weight, room)
         case TooManyHolders(most):
@@ -80,6 +89,27 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
         case Behind(first):
             request_id = ids.get(first, first)
             return failing("queue", f"behind {request_id}, which is next", first=request_id)
+
+
+def of_key(key: str) -> str:
+    """A key as text: `key "acme"`, or `requests without a key`."""
+    return f'key "{printable(key)}"' if key else "requests without a key"
+
+
+def _raised(process: Process, key: str, key_limit: int) -> str:
+    """The command that raises the limit that applies to a key."""
+    return next_step("process set-key-limit", process.name, key_limit, **({"key": key} if key else {}))
+
+
+def _key_is_full(process: Process, key: str, weight: int, room: int) -> Condition:
+    key_limit = process.limit_of(key) or 0
+    in_use = process.held_by_key.get(key, 0)
+    text = f"{in_use} of the {key_limit} of {of_key(key)} in use"
+    if weight > 1:
+        text = f"weight {weight} does not fit: {text}"
+    if taken := key_limit - in_use - room:
+        text += f", and {taken} for requests before it, which can start"
+    return failing("key slots", text, key=key or None, weight=weight, key_in_use=in_use, key_limit=key_limit)
 
 
 def _occupied(process: Process, weight: int, room: int) -> Condition:

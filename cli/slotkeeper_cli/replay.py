@@ -18,10 +18,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan
+from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan, plan_queue
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
-from slotkeeper.slots.queue_plan import plan_queue
-from slotkeeper.slots.queued import Part, Queued, rank_of
+from slotkeeper.slots.queued import Queued, QueuePart, rank_of
 from slotkeeper.slots.rate import after_start
 
 # Seconds from one start to the next one of a process that could start too: twice as long as its rows permit, some 60 a
@@ -183,11 +182,11 @@ class Replay:
         planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most)
         return planned, {name: work for name, work in parts.found.items() if isinstance(work, QueuedWork)}
 
-    def _read(self, after: str, until: str, most: int | None) -> Part:
+    def _read(self, after: str, until: str, most: int | None) -> QueuePart:
         """A part of the queue, as RequestTable.queue reads it, and also what is above the limit."""
         begin, end = (bisect_right(self._queue, place, key=_place) for place in (after, until))
         read = self._queue[begin : end if most is None else min(end, begin + most)]
-        return Part(read, after, read[-1].place if len(read) < end - begin else until)
+        return QueuePart(read, after, read[-1].place if len(read) < end - begin else until)
 
     def _start(self, work: QueuedWork, delay: float = 0.0) -> None:
         """Start a request; it holds its slot from now on."""

@@ -18,7 +18,7 @@ from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.lease_protocol import LeaseSteps
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.processes import Operations
-from slotkeeper.slots.queued import Part
+from slotkeeper.slots.queued import QueuePart
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.starter import Starter
 from slotkeeper.slots.starts import Starts
@@ -49,7 +49,7 @@ class _Read:
         self._table = table
         self._part = table.queue(name, 100)
 
-    def queue(self, *_: Any) -> Part:
+    def queue(self, *_: Any) -> QueuePart:
         return self._part
 
     def __getattr__(self, name: str) -> Any:

@@ -141,7 +141,7 @@ def test_the_slots_package_loads_no_janitor() -> None:
 # Bounds of the code that decides which request starts next, and of the dispatch that grants it.
 
 
-@pytest.mark.parametrize(("module", "modules", "lines"), [("dispatch", 11, 2_200), ("plan", 6, 1_100)])
+@pytest.mark.parametrize(("module", "modules", "lines"), [("dispatch", 11, 2_650), ("plan", 6, 1_500)])
 def test_the_rule_and_its_dispatch_are_small_with_everything_that_they_import(
     module: str, modules: int, lines: int
 ) -> None:

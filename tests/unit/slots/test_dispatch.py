@@ -9,7 +9,7 @@ import pytest
 
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots import queue_plan
+from slotkeeper.slots import plan
 from slotkeeper.slots.dispatch import MAX_EXECUTIONS, MAX_REFUSALS, MAX_ROUNDS, RESERVE_SECONDS, DispatchFailed, Report
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.plan import MAX_STARTS, PlannedStart
@@ -108,7 +108,7 @@ def test_blocked_requests_in_front_are_read_over(scene: QueueScene, monkeypatch:
     scene.change(default_weight=number(2))
     scene.queue(*ids(2 * MAX_STARTS))
     scene.queue("a", weight=1)
-    monkeypatch.setattr(queue_plan, "MAX_READS", 1)
+    monkeypatch.setattr(plan, "MAX_READS", 1)
     scene.dispatch()
     assert scene.ran == ["a"]
 

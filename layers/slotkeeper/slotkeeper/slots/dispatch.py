@@ -29,10 +29,9 @@ from functools import partial
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS, Bell, Doorbell
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Grants
-from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, plan
+from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, passed_by, plan, plan_queue
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
-from slotkeeper.slots.queue_plan import passed_by, plan_queue
-from slotkeeper.slots.queued import Part
+from slotkeeper.slots.queued import QueuePart
 from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody, RequestTable
 from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Reserved, Settled
 
@@ -217,7 +216,7 @@ class _Dispatch:
         if planned.unread or not self.leavers:
             return planned
         # After the queue, so that none of these has left it. The query of the queue leaves out most that are blocked.
-        parts.add(Part(requests.due(seen.name, now + LOOK_AHEAD_SECONDS), "", ""))
+        parts.add(QueuePart(requests.due(seen.name, now + LOOK_AHEAD_SECONDS), "", ""))
         return plan(seen, parts.requests, now, age=age, most=most, parts=parts)
 
     def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade, now: float) -> Settled:

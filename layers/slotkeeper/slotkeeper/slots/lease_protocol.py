@@ -35,10 +35,9 @@ from slotkeeper.aws.dynamodb import Item, Table, Write, number
 from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.grants import Grants
-from slotkeeper.slots.plan import Behind, HoldsBack, Reason, plan
+from slotkeeper.slots.plan import Behind, HoldsBack, Reason, plan, plan_queue
 from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
 from slotkeeper.slots.protocol import RELEASE_UPDATE
-from slotkeeper.slots.queue_plan import plan_queue
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import start
 from slotkeeper.slots.request_table import RequestTable

@@ -18,8 +18,10 @@ other key starts at most one before its first.
 
 A request leaves the queue without a start when its `start_before` has passed, or if it skips and cannot start now.
 
-Nothing here reads or writes. `plan` is given a process's item, what was read of its queue after that, and the time. Its
-result is what a dispatch may do, which part of the queue it must know for that, and why each request waits.
+Nothing here writes. `plan` is given a process's item, what was read of its queue after that, and the time. Its result
+is what a dispatch may do, which part of the queue it must know for that, and why each request waits. `plan_queue` reads
+those parts. Without keys they are the queue's head. With keys a read begins behind the key whose turn was last, and the
+next one behind each key that is passed: their number depends on the keys, and not on how many requests these have.
 """
 
 from __future__ import annotations
@@ -31,7 +33,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slotkeeper.slots.process import MAX_HOLDERS, Process
-from slotkeeper.slots.queued import QUEUE_END, WHOLE, Parts, Queued, before_key, behind_key, behind_rank, rank_of
+from slotkeeper.slots.queued import (
+    QUEUE_END,
+    WHOLE,
+    Queued,
+    QueuePart,
+    QueueParts,
+    before_key,
+    behind_key,
+    behind_rank,
+    rank_of,
+)
 from slotkeeper.slots.rate import after_start, milliseconds
 
 # Holders that one write adds. Each has a placeholder in the expression, and a refused write is paid in full.
@@ -39,6 +51,14 @@ MAX_STARTS = 25
 # SQS delays a message for at most 15 minutes (SQS API Reference, SendMessage, DelaySeconds). The janitor's dispatch of
 # each minute finds what comes later.
 LOOK_AHEAD_SECONDS = 900
+# Reads of one plan: some 300,000 blocked requests in front of one that fits, or 100 keys that are at their limit.
+MAX_READS = 100
+# Requests of a read. As a rule they are 4 KB together, the unit by which a read is paid (DynamoDB guide, "Read
+# capacity units").
+FIRST_READ = 16
+
+# Reads the part of a queue between two places: at most a number of requests, or None for 1 MB.
+Read = Callable[[str, str, int | None], QueuePart]
 
 
 @dataclass(frozen=True)
@@ -263,7 +283,7 @@ class _Turns:
         """Remove the first candidate of a key."""
         self.ends[key] = self.lines[key].popleft().request.place
 
-    def next(self, parts: Parts, passed: Callable[[str], bool]) -> str | Unread | None:
+    def next(self, parts: QueueParts, passed: Callable[[str], bool]) -> str | Unread | None:
         """The key whose turn is next, or what must be read to know it; None if no key has a candidate.
 
         Args:
@@ -300,7 +320,7 @@ class _Turns:
         first = bisect_right(keys, _in_order(self.last), key=_in_order)
         return keys[first:] + keys[:first]
 
-    def _unread(self, parts: Parts, at: str, until: str) -> Unread | None:
+    def _unread(self, parts: QueueParts, at: str, until: str) -> Unread | None:
         """What is not known from one place round to another."""
         end = behind_rank(self.rank)
         for begin, ends in [(at, until)] if at <= until else [(at, end), (before_key(self.rank, ""), until)]:
@@ -346,7 +366,7 @@ class _Planning:
                 line.append(_Candidate(request, weight))
         self.ranks = dict(sorted(self.ranks.items()))
 
-    def start(self, parts: Parts) -> Unread | None:
+    def start(self, parts: QueueParts) -> Unread | None:
         """Start what can start, in turns; return what must be read first, if anything must."""
         at = ""
         for rank, turns in self.ranks.items():
@@ -393,7 +413,7 @@ class _Planning:
     def _passes(self, key: str) -> bool:
         return key in self.full or self.free.refuses_key(key, 1) is not None
 
-    def _unread(self, parts: Parts, at: str, until: str) -> Unread | None:
+    def _unread(self, parts: QueueParts, at: str, until: str) -> Unread | None:
         after = None if self._is_over() else parts.unread(at, until)
         return None if after is None else Unread(after, QUEUE_END)
 
@@ -429,7 +449,7 @@ class _Planning:
         if request.start_before is not None:
             self.times.append(request.start_before)
 
-    def look_again(self, parts: Parts) -> float | None:
+    def look_again(self, parts: QueueParts) -> float | None:
         """When something changes without a write, if that is soon."""
         if self.refused is None and parts.unread("", QUEUE_END) is not None:
             self.refused = self.free.refuses(1)
@@ -447,7 +467,7 @@ def plan(
     *,
     age: float,
     most: int = MAX_STARTS,
-    parts: Parts = WHOLE,
+    parts: QueueParts = WHOLE,
 ) -> Plan:
     """Decide who starts, who leaves, and why each of the others waits.
 
@@ -485,3 +505,55 @@ def orphans(process: Process, now: float, age: float) -> tuple[str, ...]:
     """
     reserved = ((name, holder) for name, holder in process.holders.items() if holder.state == "RESERVED")
     return tuple(name for name, holder in reserved if now >= holder.since + 1 + age)
+
+
+def plan_queue(
+    read: Read,
+    process: Process,
+    now: float,
+    *,
+    age: float,
+    most: int = MAX_STARTS,
+    passed: tuple[str, str] | None = None,
+) -> tuple[Plan, QueueParts]:
+    """Plan with a queue of which as much is read as must be, and at most MAX_READS parts.
+
+    Args:
+        now, age, most: as of `plan`.
+        passed: two places between which nothing can start (`passed_by`).
+    """
+    parts = QueueParts(_parts(passed) if passed else [])
+    reserved = sum(holder.state == "RESERVED" for holder in process.holders.values())
+    number = reserved + max(FIRST_READ, 1 + min(most, process.room))
+    unread, ends = Unread(parts.unread("", QUEUE_END) or "", QUEUE_END), set[str]()
+    for _ in range(MAX_READS):
+        # A read that continues another one: many that cannot start are in front of one that perhaps can.
+        part = read(unread.after, unread.until, None if unread.after in ends else number)
+        ends.add(part.until)
+        parts.add(part)
+        planned = plan(process, parts.requests, now, age=age, most=most, parts=parts)
+        if planned.unread is None:
+            break
+        unread = planned.unread
+    return planned, parts
+
+
+def passed_by(planned: Plan) -> tuple[str, str] | None:
+    """The two places between which a plan has found nothing that can start, if it needs more reads."""
+    if planned.unread is None:
+        return None
+    after, until = planned.unread.after, planned.unread.until
+    if until == QUEUE_END:  # all of the higher priorities
+        return "", after
+    rank = rank_of(after)
+    return behind_key(rank, planned.after_keys.get(rank, "")), after
+
+
+def _parts(passed: tuple[str, str]) -> list[QueuePart]:
+    after, until = passed
+    if not after:
+        return [QueuePart((), "", until)]
+    rank = rank_of(until)
+    begin, end = before_key(rank, ""), behind_rank(rank)
+    around = [(after, until)] if after <= until else [(after, end), (begin, until)]
+    return [QueuePart((), "", begin), *(QueuePart((), *each) for each in around)]

@@ -178,8 +178,8 @@ class Processes:
             if key_limit is None:
                 self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limit", {":one": {"N": "1"}})
             else:
-                values = {":one": {"N": "1"}, ":limit": {"N": str(key_limit)}}
-                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", values)
+                limit = {":one": {"N": "1"}, ":limit": {"N": str(key_limit)}}
+                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", limit)
             return
         check_key(key)
         for _ in range(MAX_TRIES):
@@ -193,7 +193,7 @@ class Processes:
                     f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
                     "this key the limit of all keys, or remove the limit of another one"
                 )
-            values = {":one": {"N": "1"}, ":after": {"M": after}}
+            values: Item = {":one": {"N": "1"}, ":after": {"M": after}}
             unchanged = "attribute_not_exists(key_limits)"
             if "key_limits" in item:
                 unchanged, values[":before"] = "key_limits = :before", before

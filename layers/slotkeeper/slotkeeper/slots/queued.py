@@ -92,7 +92,7 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class Part:
+class QueuePart:
     """A part of a queue that was read: its requests behind the place `after`, up to `until`."""
 
     requests: Sequence[Queued]
@@ -100,17 +100,17 @@ class Part:
     until: str
 
 
-class Parts:
+class QueueParts:
     """The parts of a queue that are known, each of which begins where another ends, or at a place that was not."""
 
-    def __init__(self, known: Sequence[Part] = ()) -> None:
+    def __init__(self, known: Sequence[QueuePart] = ()) -> None:
         self.found: dict[str, Queued] = {}
         self._begins: list[str] = []
         self._ends: list[str] = []
         for part in known:
             self.add(part)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: QueuePart) -> None:
         """Add a part, which may overlap others."""
         self.found |= {each.execution: each for each in part.requests}
         if part.after >= part.until:
@@ -133,4 +133,4 @@ class Parts:
 
 
 # Of a queue that was read as a whole.
-WHOLE = Parts([Part((), "", QUEUE_END)])
+WHOLE = QueueParts([QueuePart((), "", QUEUE_END)])

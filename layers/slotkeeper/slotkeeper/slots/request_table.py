@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number, transact
-from slotkeeper.slots.queued import QUEUE_END, Part, Queued
+from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -146,29 +146,29 @@ class RequestTable:
 
     def queue(
         self, process: str, slot_limit: int, after: str = "", until: str = QUEUE_END, most: int | None = None
-    ) -> Part:
+    ) -> QueuePart:
         """A part of the queue, without most requests whose weight is above the limit.
 
         Args:
             after, until: places; the part begins behind `after`.
             most: the number of requests to read. None: 1 MB.
         """
-        answer = self._dynamodb.query(
-            TableName=self._table.name,
-            IndexName="place",
-            ConsistentRead=True,
-            KeyConditionExpression="process_name = :process AND place BETWEEN :after AND :until",
-            FilterExpression="attribute_not_exists(weight) OR weight <= :limit",
-            ExpressionAttributeValues={
+        request: dict[str, Any] = {
+            "TableName": self._table.name,
+            "IndexName": "place",
+            "ConsistentRead": True,
+            "KeyConditionExpression": "process_name = :process AND place BETWEEN :after AND :until",
+            "FilterExpression": "attribute_not_exists(weight) OR weight <= :limit",
+            "ExpressionAttributeValues": {
                 ":process": {"S": process},
                 ":after": {"S": f"{after}\0"},  # the next text in the order of places
                 ":until": {"S": until},
                 ":limit": number(slot_limit),
             },
-            **({} if most is None else {"Limit": most}),
-        )
+        }
+        answer = self._dynamodb.query(**request if most is None else {**request, "Limit": most})
         read = answer.get("LastEvaluatedKey", {}).get("place", {}).get("S", until)
-        return Part(list(_read_all(answer["Items"])), after, read)
+        return QueuePart(list(_read_all(answer["Items"])), after, read)
 
     def due(self, process: str, until: float) -> list[Queued]:
         """The first requests that may have to leave the queue before a time: those that skip, and the late ones."""

@@ -150,7 +150,7 @@ class Starter:
                 self.observer.failed("Deleted a message that is no doorbell", error)
                 continue
             self.observer.rang(bell)
-            key = bell.at is not None, bell.process, bell.passed or ()
+            key: tuple[bool, str, tuple[str, ...]] = (bell.at is not None, bell.process, bell.passed or ())
             bells[key].append(bell)
             ids[key].append(message_id)
         again: list[str] = []
