@@ -73,8 +73,8 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
             return failing("limit", text, raised, weight=weight, slot_limit=slot_limit)
         case KeyBlocked(key, weight, key_limit):
             text = f"blocked: weight {weight} above the limit {key_limit} of {of_key(key)}"
-            raised = _raised(process, key, weight)
-            return failing("key limit", text, raised, key=key or None, weight=weight, key_limit=key_limit)
+            ends_by = _raised(process, key, weight)
+            return failing("key limit", text, ends_by, key=key or None, weight=weight, key_limit=key_limit)
         case KeyFull(key, weight, room):
             return _key_is_full(process, key, weight, room)
         case NoRoom(weight, room):
