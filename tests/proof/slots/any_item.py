@@ -1,8 +1,9 @@
 """A process's item with any number of holders, any limit and any weights, and the effect of a write on it.
 
 An expression is parsed by the grammar of the simulated DynamoDB. Of the holders the item has their number, the sum of
-their weights, and those that the write names, each with `weight`, `until` and `code`. A test of anything else may be
-true or false: then more writes succeed than in DynamoDB, so what is proved holds there too.
+their weights and of those of one key, which is any key, and those that the write names, each with `weight`, `key`,
+`until` and `code`. A test of anything else may be true or false: then more writes succeed than in DynamoDB, so what is
+proved holds there too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tests.simulation.aws.expressions import Operand, Path, Size, Value
 from tests.simulation.aws.updates import Action, Term, update
 
 # Numbers of a holder. One without a weight has weight 1.
-NUMBERS = ("weight", "until", "code")
+NUMBERS = ("weight", "key", "until", "code")
+# Stands for a lease in place of a key.
+NO_KEY = -1
 _COMPARED = {
     "=": lambda left, right: left == right,
     "<>": lambda left, right: left != right,
@@ -37,6 +40,10 @@ class Holder:
     is_there: BoolRef
     numbers: dict[str, ArithRef]
 
+    def weight_of(self, key: ArithRef) -> ArithRef:
+        """Its weight if it is of this key, otherwise 0."""
+        return If(And(self.is_there, self.numbers["key"] == key), self.numbers["weight"], 0)
+
 
 class AnyItem:
     """The item before a write. The names of its variables are those that a counterexample shows.
@@ -45,6 +52,7 @@ class AnyItem:
         count: the number of holders.
         held: the sum of their weights.
         drift: by how much `slots_in_use` is below that sum, 0 unless another writer has changed the item.
+        key, held_of_key, limit_of_key: any key, the sum of the weights of its requests, and its limit.
         has_rate, is_as_read: whether it has a rate, and the one that the step has read.
     """
 
@@ -52,7 +60,8 @@ class AnyItem:
         self.limit, self.in_use = Int("slot_limit"), Int("slots_in_use")
         self.count, self.held = Int("holders"), Int("their weights")
         self.drift = self.held - self.in_use
-        self.next_start = Int("next_start")
+        self.next_start, self.grants = Int("next_start"), Int("grants")
+        self.key, self.held_of_key, self.limit_of_key = Int("key"), Int("their weights of the key"), Int("its limit")
         self.has_rate, self.is_as_read = Bool("rate exists"), Bool("rate as read")
         self.named: dict[str, Holder] = {}
 
@@ -70,7 +79,9 @@ class AnyItem:
         others, their_weights = self.count - Sum(there), self.held - Sum(weights)
         at_least_one = [each.numbers["weight"] >= 1 for each in self.named.values()]
         alone = Implies(others == 0, their_weights == 0)
-        return And(self.limit >= 0, others >= 0, their_weights >= others, alone, *at_least_one)
+        of_key = self.held_of_key - Sum([each.weight_of(self.key) for each in self.named.values()])
+        of_keys = And(self.key >= 0, of_key >= 0, of_key <= their_weights)
+        return And(self.limit >= 0, others >= 0, their_weights >= others, alone, of_keys, *at_least_one)
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,9 @@ class Effect:
     named: dict[str, Holder]
     next_start: ArithRef
     keeps_rate: bool
+    grants: ArithRef
+    held_of_key: ArithRef
+    keeps_key_limits: bool
 
     @property
     def drift(self) -> ArithRef:
@@ -117,36 +131,52 @@ class _Write:
 
     def effect(self) -> Effect:
         before, requires = self._item, [self._holds(self._test)] if self._test else []
-        numbers = {"slot_limit": before.limit, "slots_in_use": before.in_use, "next_start": before.next_start}
+        numbers = {
+            "slot_limit": before.limit,
+            "slots_in_use": before.in_use,
+            "next_start": before.next_start,
+            "grants": before.grants,
+        }
         after: dict[str, Holder] = {}
-        keeps_rate = all(self._place(action.path)[0] != "rate" for action in self._actions)
+        changed_places = {self._place(action.path)[0] for action in self._actions}
         for action in self._actions:
             place = self._place(action.path)
             match place:
-                case ("slot_limit" | "slots_in_use" | "next_start",) if action.term:
+                case ("slot_limit" | "slots_in_use" | "next_start" | "grants",) if action.term:
                     numbers[place[0]] = self._sum(action)
                 case ("holders", name):
                     after[name] = self._entry(action)
                 case ("holders", name, number):
                     requires.append(before.holder(name).is_there)  # else DynamoDB refuses the path
-                    if number == "weight":
+                    if number in ("weight", "key"):
                         raise Unknown(f"{place} is changed")
                     if number in NUMBERS and action.term:
                         changed = before.holder(name).numbers | {number: self._sum(action)}
                         after[name] = Holder(before.holder(name).is_there, changed)
-                case ("slot_limit" | "slots_in_use" | "holders" | "process_name", *_):
+                case ("slot_limit" | "slots_in_use" | "grants" | "holders" | "process_name", *_):
                     raise Unknown(f"{place} is changed")
                 case (computed, *_) if computed.startswith("{%") and not computed.startswith("{% 'turn_'"):
                     raise Unknown(f"{computed} is changed, which may be any attribute")
-        count, held = before.count, before.held
+        count, held, held_of_key = before.count, before.held, before.held_of_key
         for name, entry in after.items():
             old = before.holder(name)
             count += If(entry.is_there, 1, 0) - If(old.is_there, 1, 0)
+            held_of_key += entry.weight_of(before.key) - old.weight_of(before.key)
             held += If(entry.is_there, entry.numbers["weight"], 0) - If(old.is_there, old.numbers["weight"], 0)
         happens = And(*requires) if requires else BoolVal(True)
         limit, in_use = numbers["slot_limit"], numbers["slots_in_use"]
         return Effect(
-            happens, limit, in_use, count, held, dict(before.named) | after, numbers["next_start"], keeps_rate
+            happens,
+            limit,
+            in_use,
+            count,
+            held,
+            dict(before.named) | after,
+            numbers["next_start"],
+            "rate" not in changed_places,
+            numbers["grants"],
+            held_of_key,
+            not changed_places & {"key_limit", "key_limits"},
         )
 
     def _entry(self, action: Action) -> Holder:
@@ -157,7 +187,9 @@ class _Write:
         return Holder(BoolVal(True), self._numbers_in(self._values[action.term.operand.name]["M"]))
 
     def _numbers_in(self, entry: Mapping[str, Any]) -> dict[str, ArithRef]:
-        return {number: self._number(entry.get(number, {"N": "1"})) for number in NUMBERS}
+        of_lease = {"key": {"N": str(NO_KEY)}} if entry.get("state") == {"S": "LEASED"} else {}
+        given = {"key": {"S": ""}, **entry, **of_lease}
+        return {number: self._number(given.get(number, {"N": "1"})) for number in NUMBERS}
 
     def _number(self, value: Mapping[str, str]) -> Any:
         """The number of an attribute; of a text one that no other text has."""
@@ -249,6 +281,8 @@ class _Write:
                         return self._item.in_use
                     case ("next_start",):
                         return self._item.next_start
+                    case ("grants",):
+                        return self._item.grants
                     case ("holders", name, number) if number in NUMBERS:
                         return self._item.holder(name).numbers[number]
         return None

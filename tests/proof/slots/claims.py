@@ -17,10 +17,12 @@ from tests.proof.slots.any_item import AnyItem, Effect, Unknown, effect, text_nu
 from tests.proof.slots.steps import (
     ADOPT,
     GRANTS,
+    KEYED,
     NOW,
     OTHERS,
     PREMISES,
     REPAIRS,
+    SET_KEY_LIMIT,
     SET_RATE,
     Recorder,
     Step,
@@ -28,7 +30,7 @@ from tests.proof.slots.steps import (
 from tests.proof.slots.symbols import Search, counterexample
 from tests.simulation.frozen import freeze, thaw
 
-ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE
+ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE | SET_KEY_LIMIT
 
 # A claim about a write: the item before it, its effect, and the request.
 Claim = Callable[[AnyItem, Effect, dict[str, Any]], BoolRef]
@@ -139,14 +141,35 @@ def is_no_start(item: AnyItem, after: Effect, _: Any) -> BoolRef:
     return And(after.next_start == item.next_start, after.keeps_rate)
 
 
+def is_noted_in_grants(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    """`grants` changes, and to a new value, if a request of any key has come, or a limit of a key may be another."""
+    is_same = And(after.grants == item.grants, after.held_of_key <= item.held_of_key, BoolVal(after.keeps_key_limits))
+    return Or(after.grants > item.grants, is_same)
+
+
+def keeps_the_limit_of_its_keys(item: AnyItem, after: Effect, request: dict[str, Any]) -> BoolRef:
+    """Of each key that has a start, given what `is_noted_in_grants` proves of the writes since the read."""
+    given = request["ExpressionAttributeValues"]
+    entries = [value["M"] for name, value in given.items() if re.fullmatch(r":h\d+", name)]
+    claims = []
+    for key in {entry.get("key", {"S": ""})["S"] for entry in entries}:
+        held, limit = Int(f"held of {key!r} read"), Int(f"limit of {key!r} read")
+        is_known = Implies(item.grants == Int("grants read"), And(item.held_of_key <= held, item.limit_of_key == limit))
+        fits = after.held_of_key <= item.limit_of_key
+        claims.append(Implies(And(item.key == text_number(key), is_known), fits))
+    return And(*claims)
+
+
 CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {
-    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT | SET_RATE),
+    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT | SET_RATE | SET_KEY_LIMIT),
     "repaired": (corrects_the_counter, REPAIRS),
     "fits": (admits_what_fits, GRANTS),
     "most": (adds_no_holder_above_the_most, GRANTS),
-    "adds nothing": (adds_no_weight, OTHERS | REPAIRS | SET_RATE),
+    "adds nothing": (adds_no_weight, OTHERS | REPAIRS | SET_RATE | SET_KEY_LIMIT),
     "due": (starts_when_due, GRANTS),
-    "no start": (is_no_start, OTHERS | REPAIRS | ADOPT),
+    "no start": (is_no_start, OTHERS | REPAIRS | ADOPT | SET_KEY_LIMIT),
+    "noted": (is_noted_in_grants, ALL),
+    "key fits": (keeps_the_limit_of_its_keys, KEYED),
     "extension": (extends_only_its_own, {"extend a lease": OTHERS["extend a lease"]}),
     "expired": (removes_an_expired_lease, {"expire": OTHERS["expire"]}),
     "end": (ends_only_its_own, {"release a lease": OTHERS["release a lease"]}),

@@ -6,8 +6,8 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,18 @@ class AsRead(Process):
     """A process as a step has read it before its write, with holders of any weight."""
 
     held: Any = 0
+    of_keys: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # key -> the weight that it holds, its limit
 
     @property
     def held_weight(self) -> int:
         return self.held
+
+    @property
+    def held_by_key(self) -> dict[str, int]:
+        return {key: held for key, (held, _) in self.of_keys.items()}
+
+    def limit_of(self, key: str) -> Any:
+        return self.of_keys.get(key, (0, None))[1]
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,12 @@ class AnyRate(Rate):
     lead: Any = 0  # type: ignore[assignment]
 
 
-def as_read(search: Search, *, paced: bool = False, target: str = "job") -> AsRead:
-    names = ("limit", "in use", "held", "default", "interval", "lead", "next start")
-    limit, in_use, held, default, *of_rate, next_start = (search.integer(f"{name} read") for name in names)
+def as_read(search: Search, *, paced: bool = False, target: str = "job", keys: Iterable[str] = ()) -> AsRead:
+    names = ("limit", "in use", "held", "default", "grants", "interval", "lead", "next start")
+    limit, in_use, held, default, grants, *of_rate, next_start = (search.integer(f"{name} read") for name in names)
     rate = AnyRate(1, 1, 1, *of_rate) if paced else None
-    given = {"held": held, "rate": rate, "next_start": next_start}
+    of_keys = {key: tuple(search.integer(f"{what} of {key!r} read") for what in ("held", "limit")) for key in keys}
+    given = {"held": held, "rate": rate, "next_start": next_start, "grants": grants, "of_keys": of_keys}
     return AsRead("p", limit, in_use, {}, False, target, default, **given)
 
 
@@ -126,17 +135,22 @@ def _weights(search: Search, count: int, weight: Any) -> list[Any]:
     return [search.integer(f"weight {number}") if weight == "any" else weight for number in range(count)]
 
 
-def _grant(count: int, weight: Any = "any", *, paced: bool = False) -> Step:
-    """A grant of so many starts. Without a rate also of a wrong plan, since the condition alone must be enough."""
+def _grant(count: int, weight: Any = "any", *, paced: bool = False, keys: tuple[str, ...] = ()) -> Step:
+    """A grant of so many starts. Of rate and keys the plan must be right, otherwise the condition alone is enough.
+
+    Args:
+        keys: those of the starts.
+    """
 
     def make(recorder: Recorder, search: Search) -> Any:
-        seen = as_read(search, paced=paced)
-        starts = [PlannedStart(*each) for each in zip(_QUEUED, _weights(search, count, weight), strict=False)]
+        seen = as_read(search, paced=paced, keys=keys)
+        given = zip(_QUEUED, _weights(search, count, weight), keys or ("",) * count, strict=False)
+        starts = [PlannedStart(*each) for each in given]
         free = _Free(seen, NOW)
-        for start in starts if paced else ():
-            if free.refuses(start.weight):
+        for start in starts if paced or keys else ():
+            if free.refuses_key(start.key, start.weight) or (paced and free.refuses(start.weight)):
                 return None
-            free.take(start.weight)
+            free.take(start.key, start.weight)
         return _of(Grants, recorder).grant(seen, starts, free.next_start, NOW)
 
     return make
@@ -155,6 +169,17 @@ def _expire(recorder: Recorder, _: Search) -> Any:
 
 def _rows(recorder: Recorder) -> RequestTable:
     return RequestTable(recorder, ROWS, "table")  # type: ignore[arg-type]
+
+
+def _set_key_limit(limit: int | None, key: str = "", limits: Mapping[str, Any] | None = None) -> Step:
+    """A change of the limit of a key. `limits`: the item's key_limits."""
+
+    def make(recorder: Recorder, _: Search) -> Any:
+        made = _of(Processes, recorder)
+        made._table.read = lambda _: {"process_name": {"S": "p"}} | ({"key_limits": {"M": limits}} if limits else {})
+        return made.set_key_limit("p", limit, key)
+
+    return make
 
 
 class _OfRow(Recorder):
@@ -253,13 +278,19 @@ GRANTS: dict[str, Step] = {
     **{f"grant, {count} starts": _grant(count) for count in (1, 2, 3)},
 }
 
+# Grants of requests with keys. The keys of three starts differ, or are the same, in each way that matters.
+KEYED: dict[str, Step] = {
+    f"grant, keys {keys}": _grant(len(keys), keys=keys)
+    for keys in (("k",), ("",), ("k", "k"), ("k", "", "k"), ("k", "m", ""), ("m", "m", "m"))
+}
+
 # The same for a process that was read with a rate.
 PACED: dict[str, Step] = {
     **{f"lease, weight {weight}, with a rate": _take(weight, paced=True) for weight in (1, "any")},
     "lease behind requests, with a rate": _take("any", target="job", paced=True),
     **{f"grant, {count} starts, with a rate": _grant(count, paced=True) for count in (1, 3)},
 }
-GRANTS |= PACED
+GRANTS |= PACED | KEYED
 
 # The writes that begin a new count.
 SET_RATE: dict[str, Step] = {
@@ -267,12 +298,21 @@ SET_RATE: dict[str, Step] = {
     "remove the rate": lambda recorder, _: _of(Processes, recorder).set_rate("p", None),
 }
 
+# The writes that change the limit of a key, or of each key.
+SET_KEY_LIMIT: dict[str, Step] = {
+    "set the limit of each key": _set_key_limit(1),
+    "remove the limit of each key": _set_key_limit(None),
+    "set the limit of a key": _set_key_limit(1, "k"),
+    "set the limit of another key": _set_key_limit(1, "k", {"m": {"N": "2"}}),
+    "remove the limit of a key": _set_key_limit(None, "k", {"k": {"N": "2"}}),
+}
+
 # The writes that make the counter the sum of the weights.
 REPAIRS: dict[str, Step] = {"repair the counter": _repair_counter, "repair": _repair}
 
 # An operator's, which ignores the limit.
 ADOPT: dict[str, Step] = {
-    "adopt": lambda recorder, search: _slots(recorder).adopt("p", "me", NOW, "job", search.integer("weight"))
+    "adopt": lambda recorder, search: _slots(recorder).adopt("p", "me", NOW, "job", search.integer("weight"), key="k")
 }
 
 

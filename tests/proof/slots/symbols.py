@@ -26,6 +26,9 @@ class Symbol:
     def __lt__(self, other: Symbol | int) -> bool:
         return self._search.decide(self.value < _value(other))
 
+    def __le__(self, other: Symbol | int) -> bool:
+        return self._search.decide(self.value <= _value(other))
+
     def __gt__(self, other: Symbol | int) -> bool:
         return self._search.decide(self.value > _value(other))
 
