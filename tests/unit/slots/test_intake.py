@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.intake import (
@@ -16,8 +18,17 @@ from slotkeeper.slots.intake import (
     accept,
     digest_of,
 )
-from slotkeeper.slots.queued import place_of
-from slotkeeper.slots.request import PRIORITIES, Request, execution_name
+from slotkeeper.slots.queued import (
+    before_key,
+    before_rank,
+    behind_key,
+    behind_rank,
+    key_of,
+    place_of,
+    rank_of,
+    sent_at,
+)
+from slotkeeper.slots.request import Request, execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -139,13 +150,37 @@ def test_what_a_request_states_is_in_its_row(
     assert ("deadline" in scene.row(FIRST)) == ("start_before" in fields or "when_busy" in fields)
 
 
-def test_places_are_ordered_by_priority_then_time_then_sequence_number() -> None:
-    longest = "3" + 38 * "0"  # a number of 39 digits; as text "4" would come after it
-    places = [
-        place_of(rank, sent, sequence)
-        for rank in range(len(PRIORITIES))
-        for sent in (NOW, NOW + 0.001, NOW + 10)
-        for sequence in ("4", "10", longest)
+KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3) | st.sampled_from(
+    ["a", "a ", "a#", "a/", "a~", "ab", "0", "1", "/", "#", "~", " ", "e\u0301", "\uffff", "\U00010000", ""]
+)
+SENT = st.tuples(
+    st.sampled_from([0, 1, 2]), KEYS, st.sampled_from([NOW, NOW + 0.001, NOW + 10]), st.sampled_from("149")
+)
+
+
+@given(sent=st.lists(SENT, max_size=12))
+@example(sent=[(1, "", NOW, sequence) for sequence in ("4", "10", "3" + 38 * "0")])  # as text "4" is the last of them
+def test_places_are_ordered_by_priority_key_time_and_sequence_number(sent: list[tuple[int, str, float, str]]) -> None:
+    def in_order(one: tuple[int, str, float, str]) -> tuple[object, ...]:
+        rank, key, at, sequence = one
+        return rank, not key, key.encode(), at, int(sequence)
+
+    def place(one: tuple[int, str, float, str]) -> str:
+        rank, key, at, sequence = one
+        return place_of(rank, at, sequence, key)
+
+    places = [place(one) for one in sorted(sent, key=in_order)]
+    assert places == sorted(places) == sorted(places, key=str.encode)
+    assert [(rank_of(place), key_of(place), sent_at(place)) for place in places] == [
+        (str(rank), key, at) for rank, key, at, _ in sorted(sent, key=in_order)
     ]
-    assert places == sorted(places)
-    assert len(set(places)) == len(places)
+
+
+@given(rank=st.sampled_from("01"), keys=st.tuples(KEYS, KEYS), at=st.sampled_from([0, NOW, 9 * 10**9]))
+def test_all_places_of_a_key_are_together(rank: str, keys: tuple[str, str], at: float) -> None:
+    """Otherwise a read that begins behind a key would find its requests, or miss those of another one."""
+    places = [place_of(int(rank), at, "9" * 39, key) for key in keys]
+    begins, ends = ([edge(rank, key) for key in keys] for edge in (before_key, behind_key))
+    assert before_rank(rank) < begins[0] < places[0] < ends[0] <= behind_rank(rank) < before_rank(str(int(rank) + 1))
+    if keys[0] != keys[1]:
+        assert ends[0] < begins[1] or ends[1] < begins[0]

@@ -40,6 +40,7 @@ from slotkeeper.slots.queued import (
     QueuePart,
     QueueParts,
     before_key,
+    before_rank,
     behind_key,
     behind_rank,
     rank_of,
@@ -323,7 +324,7 @@ class _Turns:
     def _unread(self, parts: QueueParts, at: str, until: str) -> Unread | None:
         """What is not known from one place round to another."""
         end = behind_rank(self.rank)
-        for begin, ends in [(at, until)] if at <= until else [(at, end), (before_key(self.rank, ""), until)]:
+        for begin, ends in [(at, until)] if at <= until else [(at, end), (before_rank(self.rank), until)]:
             if (after := parts.unread(begin, ends)) is not None:
                 return Unread(after, end)
         return None
@@ -370,7 +371,7 @@ class _Planning:
         """Start what can start, in turns; return what must be read first, if anything must."""
         at = ""
         for rank, turns in self.ranks.items():
-            if unread := self._unread(parts, at, before_key(rank, "")):
+            if unread := self._unread(parts, at, before_rank(rank)):
                 return unread
             while (key := turns.next(WHOLE if self._is_over() else parts, self._passes)) is not None:
                 if isinstance(key, Unread):
@@ -554,6 +555,6 @@ def _parts(passed: tuple[str, str]) -> list[QueuePart]:
     if not after:
         return [QueuePart((), "", until)]
     rank = rank_of(until)
-    begin, end = before_key(rank, ""), behind_rank(rank)
+    begin, end = before_rank(rank), behind_rank(rank)
     around = [(after, until)] if after <= until else [(after, end), (begin, until)]
     return [QueuePart((), "", begin), *(QueuePart((), *each) for each in around)]

@@ -33,7 +33,8 @@ def place_of(rank: int, sent: float, sequence: str, key: str = "") -> str:
         sent: SentTimestamp, in seconds since the epoch.
         key: "" for none.
     """
-    return f"{before_key(str(rank), key)}{round(sent * 1000):014}#{sequence.zfill(40)}"
+    begin = before_key(str(rank), key) if key else before_rank(str(rank))
+    return f"{begin}{round(sent * 1000):014}#{sequence.zfill(40)}"
 
 
 def rank_of(place: str) -> str:
@@ -54,12 +55,17 @@ def sent_at(place: str) -> float:
 
 def before_key(rank: str, key: str) -> str:
     """Sorts before each place of a key, and behind each of the keys before it."""
-    return f"{rank}#{_KEYED}{key}{_KEY_END}" if key else f"{rank}#"
+    return f"{rank}#{_KEYED}{key}{_KEY_END}" if key else f"{rank}#0"
 
 
 def behind_key(rank: str, key: str) -> str:
     """Sorts behind each place of a key, and before each of the keys behind it."""
     return f"{before_key(rank, key)}{_BEHIND}" if key else behind_rank(rank)
+
+
+def before_rank(rank: str) -> str:
+    """Sorts before each place of a priority, and behind each of higher ones."""
+    return f"{rank}#"
 
 
 def behind_rank(rank: str) -> str:
