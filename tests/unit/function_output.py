@@ -80,7 +80,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
             observer.accepted(request, acceptance, 1.0)
         observer.dead_lettered(delivery("{}"), "InvalidRequest", "why")
         started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
-        observer.dispatched("p", Report(started, put_back=["p-1"], is_cut=True))
+        observer.dispatched("p", Report(started, put_back=["p-1"]))
         observer.failed("Left messages on the queue after an error", Surprise("why"), messages=1)
         observer.failed("A dispatch has failed; it is repeated", Surprise("why"), process="p")
         observer.rang(Bell("p", count=2))

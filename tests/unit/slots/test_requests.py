@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -28,6 +29,21 @@ from slotkeeper.slots.request import (
 from tests.unit.conftest import delivery
 
 LARGEST_INPUT = 262_144  # Step Functions API Reference, StartExecution, `input`
+# As they are: no form of Unicode is another one. Some characters are separators in places.
+KEYS = (
+    "k" * 64,
+    "\u20ac" * 21,
+    "\U0001f600" * 16,
+    "#",
+    "/",
+    "~",
+    " a b ",
+    "e\u0301",
+    "\u00e9",
+    "007",
+    "\u200d",
+    "\uffff",
+)
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
@@ -90,6 +106,25 @@ BAD_BODIES = {
     "attempt true": ('{"process": "p", "attempt": true}', "body.attempt must be integer"),
     "request id too long": (json.dumps({"process": "p", "request_id": "x" * 129}), "body.request_id"),
     "empty request id": ('{"process": "p", "request_id": ""}', "body.request_id"),
+    "empty key": (
+        '{"process": "p", "key": ""}',
+        "body.key must have 1 to 64 bytes; a request without a key has no field",
+    ),
+    "key of 65 bytes": (json.dumps({"process": "p", "key": "k" * 65}), "body.key must have at most 64 bytes .* got 65"),
+    "key of 22 characters": (
+        json.dumps({"process": "p", "key": "\u20ac" * 22}),
+        "at most 64 bytes in UTF-8, got 66 bytes",
+    ),
+    **{
+        f"key with {code}": (
+            json.dumps({"process": "p", "key": f"a{chr(code)}"}),
+            rf"body.key must contain no control character .*, got \[{re.escape(ascii(chr(code)))}\]",
+        )
+        for code in (0, 9, 10, 0x1F, 0x7F, 0x80, 0x9F)
+    },
+    "key with half a surrogate pair": ('{"process": "p", "key": "a\\udfff"}', "surrogate"),
+    "key of another type": ('{"process": "p", "key": 7}', r"body.key must be string \(got 7\)"),
+    "key null": ('{"process": "p", "key": null}', r"body.key must be string \(got null\)"),
     "number of 16 digits": (
         '{"process": "p", "input": {"orders": [{}, {"id": 1234567890123456}]}}',
         r'input.orders\[1\].id is 1234567890123456; .* at most 15 significant .* Send it as text: "1234567890123456"',
@@ -171,9 +206,12 @@ def test_a_message_may_have_any_group(group: str) -> None:
 def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str, Any], reason: str) -> None:
     """Its row needs the rest: it is listed, and its caller is answered."""
     with pytest.raises(RequestTooLarge, match=reason) as refused:
-        parse_request(delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2} | body))
+        parse_request(
+            delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2, "key": "acme"} | body)
+        )
     request = refused.value.request
     assert (request.arguments, request.input, request.weight, request.caller) == ({}, None, 2, caller_of("t"))
+    assert request.key == "acme"
     assert request.execution_name == execution_name("p", "x", 1, caller_of("t"))
 
 
@@ -186,9 +224,10 @@ def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str
         ({"weight": 1}, {"weight": 1}),
         ({"weight": 2.0}, {"weight": 2}),
         ({"weight": MAX_WEIGHT}, {"weight": MAX_WEIGHT}),
+        *(({"key": key}, {"key": key}) for key in KEYS),
     ],
 )
-def test_the_execution_input_has_priority_and_weight_only_if_the_request_states_them(
+def test_the_execution_input_has_priority_weight_and_key_only_if_the_request_states_them(
     body: dict[str, Any], added: dict[str, Any]
 ) -> None:
     request = parse_request(delivery({"process": "p", "request_id": "x"} | body))
@@ -210,6 +249,7 @@ _nearly_requests = st.fixed_dictionaries(
         "attempt": _json_values | st.integers(),
         "priority": _json_values | st.sampled_from(PRIORITIES),
         "weight": _json_values | st.integers(0, MAX_WEIGHT + 1),
+        "key": _json_values | st.text(max_size=70),
         "more": _json_values,
     },
 )
@@ -217,12 +257,15 @@ _nearly_requests = st.fixed_dictionaries(
 
 @given(_nearly_requests | _json_values)
 def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> None:
-    """Producers validate with the schema's file: a body must be valid for both or for neither."""
+    """Producers validate with the schema's file: a body must be valid for both or for neither.
+
+    JSON Schema has no bound of bytes.
+    """
     text = json.dumps(body)
     try:
         request = parse_request(delivery(text))
     except InvalidRequest as refused:
-        if "surrogate" not in str(refused):
+        if "surrogate" not in str(refused) and "bytes in UTF-8" not in str(refused):
             with pytest.raises(jsonschema.ValidationError):
                 SCHEMA.validate(json.loads(text))
     else:

@@ -184,11 +184,8 @@ def parse_request(delivery: Delivery) -> Request:
         start_before=fields.get("start_before", ""),
         key=fields.get("key", ""),
     )
-    if request.key:
-        try:
-            check_key(request.key)
-        except ValueError as error:
-            raise InvalidRequest(f"body.key {error}") from error
+    if request.key and (fault := _fault_of_key(request.key)):
+        raise InvalidRequest(fault)
     try:
         _ = request.deadline
     except ValueError as error:
@@ -218,6 +215,14 @@ def check_key(key: str) -> None:
         raise ValueError(f"must contain no control character and no half of a surrogate pair, got {refused!a}")
     if (size := len(key.encode())) > MAX_KEY_BYTES:
         raise ValueError(f"must have at most {MAX_KEY_BYTES} bytes in UTF-8, got {size:,} bytes")
+
+
+def _fault_of_key(key: str) -> str:
+    try:
+        check_key(key)
+    except ValueError as error:
+        return f"body.key {error}"
+    return ""
 
 
 def _check_input(request: Request) -> None:
@@ -285,6 +290,8 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
         return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
         return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
+    if field == "body.key" and isinstance(error.value, str):
+        return _fault_of_key(error.value)
     if field == "body.start_before":
         return f"{field} must be a time with its zone, such as {EXAMPLE_TIME}, got {str(error.value)[:100]!r}"
     if error.rule != "additionalProperties" or field != "body.arguments":
