@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import Request, masked
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, FAILURES, State
@@ -74,13 +73,6 @@ def fields_in(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def weight_in(fields: Mapping[str, Any]) -> int | None:
-    """The weight that a request states; None if it states none, or an invalid one."""
-    weight = fields.get("weight")
-    is_valid = isinstance(weight, int) and not isinstance(weight, bool) and 1 <= weight <= MAX_WEIGHT
-    return weight if is_valid else None
 
 
 def hide_tokens(text: str) -> str:

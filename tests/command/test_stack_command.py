@@ -55,7 +55,7 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(operator: Operato
 
 def test_reconcile_adopts_above_the_limit_with_the_weight_of_the_request_or_the_process(operator: Operator) -> None:
     operator.processes.create("weighted", 9, "sample-job", default_weight=2)
-    stated, default = operator.hold("a", "weighted", weight=5), operator.hold("b", "weighted")
+    stated, default = operator.hold("a", "weighted", weight=5, key="acme"), operator.hold("b", "weighted")
     for name in (stated, default):
         operator.release(name, "weighted")
     operator.processes.set_limit("weighted", 1)
@@ -65,7 +65,7 @@ def test_reconcile_adopts_above_the_limit_with_the_weight_of_the_request_or_the_
         default: (2, "RUNNING", "sample-job"),
     }
     process = operator.process("weighted")
-    assert (process.slots_in_use, process.room) == (7, -6)
+    assert (process.slots_in_use, process.room, process.held_by_key) == (7, -6, {"acme": 5, "": 2})
 
 
 def _after_its_release(operator: Operator) -> None:
@@ -193,6 +193,8 @@ def test_restore_copies_missing_processes_paused_and_without_holders(
         "grants": {"N": "1"},
         "target": {"S": machine},
         "default_weight": {"N": "2"},
+        "key_limit": {"N": "3"},
+        "key_limits": {"M": {"acme": {"N": "4"}}},
         "run_settings": {"M": {"timeout_minutes": {"N": "9"}, "settle_seconds": {"N": "8"}}},
     }
     # The code of a lease in the backup may still run.
@@ -211,6 +213,7 @@ def test_restore_copies_missing_processes_paused_and_without_holders(
     taken = operator.process("lost")
     assert (taken.slot_limit, taken.slots_in_use, dict(taken.holders), taken.paused) == (7, 0, {}, True)
     assert (taken.target, taken.default_weight, taken.timeout_minutes, taken.settle_seconds) == (machine, 2, 9, 8)
+    assert (taken.key_limit, taken.key_limits) == (3, {"acme": 4})
     assert taken.grants > 1, "a value comes never again"
     assert operator.process().slot_limit == 1
     assert (operator.process("leased").paused, dict(operator.process("leased").holders)) == (True, {})

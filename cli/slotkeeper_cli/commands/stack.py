@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from slotkeeper.slots.dead_holders import weight_and_key
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
@@ -23,11 +24,11 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, cut, duration, iso, local_time
-from slotkeeper_cli.requests import fields_in, weight_in
+from slotkeeper_cli.requests import fields_in
 from slotkeeper_cli.slot_control import SlotControl, SlotlessExecution, find_slotless_executions, repair_texts
 from slotkeeper_cli.stack_variables import function_variables, shell_lines, shell_variables, write_private
 
-_KEPT_SETTINGS = ("default_weight", "timeout_minutes", "settle_seconds", "rate")
+_KEPT_SETTINGS = ("default_weight", "timeout_minutes", "settle_seconds", "rate", "key_limit", "key_limits")
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
 app = typer.Typer(help="Repair or restore SlotTable; print outputs and variables.", no_args_is_help=True)
@@ -90,10 +91,10 @@ def _dead(account: Account, chosen: Iterable[Process]) -> tuple[list[str], int]:
 
 
 def _adopt(account: Account, one: SlotlessExecution, process: Process) -> bool:
-    """Record an execution as a holder, with the weight that its request had; False if it holds a slot meanwhile."""
-    described = account.execution(one.execution)
-    weight = (weight_in(fields_in(described.input)) if described else None) or process.default_weight
-    return account.control.slots.adopt(one.process, one.execution, one.since, one.target or process.target, weight)
+    """Record an execution as a holder, with its request's weight and key; False if it holds a slot meanwhile."""
+    weight, key = weight_and_key(account.execution(one.execution), process)
+    target = one.target or process.target
+    return account.control.slots.adopt(one.process, one.execution, one.since, target, weight, key=key)
 
 
 def _janitor(context: CommandContext) -> dict[str, int]:

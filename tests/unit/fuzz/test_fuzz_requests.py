@@ -20,7 +20,7 @@ from tests.unit.work_messages import record
 # Mistakes in the code, as opposed to its input.
 _MISTAKES = re.compile(r"\b(Key|Type|Attribute|Index|Recursion|Overflow|UnicodeEncode)Error\b|ValidationException")
 VALID = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
-WEIGHTED = VALID | {"priority": "low", "weight": 2}
+WEIGHTED = VALID | {"priority": "low", "weight": 2, "key": "acme"}
 BOUNDED = VALID | {"when_busy": "skip", "start_before": "2099-11-28T08:00:00+01:00"}
 PROCESS = {
     "process_name": {"S": "p"},

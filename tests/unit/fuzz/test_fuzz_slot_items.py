@@ -20,7 +20,7 @@ from tests.unit.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, 
 from tests.unit.work_messages import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
-HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
+HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}, "key": {"S": "acme"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
 VALID = PROCESS | {
     "slot_limit": {"N": "4"},
@@ -28,6 +28,9 @@ VALID = PROCESS | {
     "holders": {"M": {"p-1": HEAVY, "p-2": RUNS}},
     "paused": {"BOOL": False},
     "ring_at": {"N": "1700000000.5"},
+    "key_limit": {"N": "3"},
+    "key_limits": {"M": {"acme": {"N": "2"}}},
+    "after_keys": {"M": {"1": {"S": "acme"}}},
 }
 ROW = {
     "process_name": {"S": "p"},
@@ -102,7 +105,7 @@ def test_f7_a_message_for_any_item_next_to_any_row_is_queued(
 
 def _check_only_these_holders_changed(before: dict[str, Any], after: dict[str, Any], names: set[str]) -> None:
     for item in (before, after):
-        for name in ("slots_in_use", "grants", "next_start", "ring_at"):
+        for name in ("slots_in_use", "grants", "next_start", "ring_at", "after_keys"):
             item.pop(name, None)
         for name in names:
             item.get("holders", {}).get("M", {}).pop(name, None)

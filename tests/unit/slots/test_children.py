@@ -121,16 +121,28 @@ def _redrive(scene: ChildScene, **changes: Any) -> None:
     scene.child("RUNNING", **({"redrives": 1} | changes))
 
 
-def test_an_adopted_child_takes_the_weight_of_its_request(account: Account) -> None:
+@pytest.mark.parametrize(
+    ("fields", "weight", "key"),
+    [
+        ({"weight": 3, "key": "acme"}, 3, "acme"),
+        ({"weight": 0, "key": "a\t"}, 2, ""),
+        ({"weight": "3", "key": 7}, 2, ""),
+    ],
+    ids=["of the request", "not valid", "of other types"],
+)
+def test_an_adopted_child_has_the_weight_and_the_key_of_its_request(
+    fields: dict[str, Any], weight: int, key: str, account: Account
+) -> None:
     scene = ChildScene(account)
     account.processes.set_limit("p", 5)
+    account.write("default_weight", {"N": "2"})
     account.stepfunctions.start_execution(
-        stateMachineArn=account.workflow_arn, name=scene.execution, input=json.dumps({"process": "p", "weight": 3})
+        stateMachineArn=account.workflow_arn, name=scene.execution, input=json.dumps({"process": "p"} | fields)
     )
     scene.abort()
     scene.child("RUNNING", redrives=1)
     account.run_at(NOW)
-    assert _in_use(scene) == 3
+    assert (_in_use(scene), account.item("p").held_by_key) == (weight, {key: weight})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from slotkeeper.slots.grants import GrantMade, GrantRefused, Removed
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.rate import Rate
-from tests.simulation.account.boundary import refuse
+from tests.simulation.account.boundary import passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
@@ -53,6 +53,26 @@ def test_a_grant_that_is_repeated_after_a_conflict_may_have_been_made_before_it(
     scene.grants.grant(seen, [A], 0, NOW)
     refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", retry_attempts=1)
     assert scene.grants.grant(seen, [A], 0, NOW) == GrantMade(seen.grants + 1)
+
+
+def test_a_grant_without_keys_writes_nothing_of_keys(scene: QueueScene) -> None:
+    """As before there were keys: its text and its values are paid for, and parsed."""
+    updates = passed_values(scene.dynamodb, "UpdateItem", "UpdateExpression")
+    values = passed_values(scene.dynamodb, "UpdateItem", "ExpressionAttributeValues")
+    seen = scene.process
+    assert isinstance(scene.grants.grant(seen, [A], 0, NOW, {}), GrantMade)
+    assert updates == ["SET grants = grants + :one, slots_in_use = slots_in_use + :weight, holders.#n0 = :h0"]
+    assert values[0].keys() == {":one", ":weight", ":seen", ":limit", ":counted", ":room", ":false", ":h0"}
+    assert values[0][":h0"] == {"M": {"state": {"S": "RESERVED"}, "since": number(NOW)}}
+    assert "after_keys" not in scene.item
+
+
+def test_a_grant_notes_the_key_of_each_holder_and_whose_turn_was_last(scene: QueueScene) -> None:
+    starts = [PlannedStart("p-a", 1, "acme"), PlannedStart("p-b", 2, "\u00e9#/~ ")]
+    for after, kept in ({"1": "acme"}, {"1": "acme"}), (None, {"1": "acme"}), ({"0": "b", "1": "c"},) * 2, ({}, {}):
+        scene.change(holders={"M": {}}, slots_in_use=number(0))
+        assert isinstance(scene.grants.grant(scene.process, starts, 0, NOW, after), GrantMade)
+        assert (scene.process.held_by_key, scene.process.after_keys) == ({"acme": 1, "\u00e9#/~ ": 2}, kept)
 
 
 FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}

@@ -36,6 +36,7 @@ from tests.unit.slots.queue_scene import QueueScene
 LIMIT = 1
 A = Request("p", {"--day": "1"}, "a")
 CORRECTED = replace(A, arguments={"--day": "2"})
+OF_ACME = replace(A, key="acme")
 FIRST, SECOND = (execution_name("p", "a", attempt) for attempt in (1, 2))
 
 
@@ -73,11 +74,12 @@ def test_a_message_is_compared_with_the_row_of_a_request_that_was_or_may_be_star
     assert scene.aws.tables.items("requests") == [known]
 
 
-def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(scene: QueueScene) -> None:
+@pytest.mark.parametrize("other", [CORRECTED, OF_ACME], ids=["other arguments", "another key"])
+def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(other: Request, scene: QueueScene) -> None:
     scene.accept(A, "m1")
     known = scene.row(FIRST)
 
-    rejected = scene.accept(CORRECTED, "m2")
+    rejected = scene.accept(other, "m2")
 
     assert isinstance(rejected, Rejected)
     assert (rejected.execution, rejected.code, FIRST in rejected.reason) == (f"{FIRST}#m2", "RequestIdReused", True)
@@ -88,16 +90,18 @@ def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(scene:
         {"S": rejected.reason},
     )
     assert not row.keys() & {"place", "deadline", "body"}
-    assert scene.accept(CORRECTED, "m2") == ReceivedAgain(rejected.execution)
+    assert key_of(row["placed"]["S"]) == other.key
+    assert scene.accept(other, "m2") == ReceivedAgain(rejected.execution)
     assert scene.row(FIRST) == known
 
 
 def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) -> None:
     def send(message: str, at: float) -> Acceptance:
-        return accept(scene.requests, A, message, at, "1", at, too_large="why")
+        return accept(scene.requests, OF_ACME, message, at, "1", at, too_large="why")
 
     assert send("m1", NOW) == Rejected(FIRST, "TooLarge", "why")
     row = scene.row(FIRST)
+    assert row["placed"] == {"S": place_of(1, NOW, "1", "acme")}
     assert (row["state"], row["code"], row["open"]) == ({"S": "REJECTED"}, {"S": "TooLarge"}, number(-NOW))
     assert row["ended"] == row["failed"] == number(NOW)
     assert not row.keys() & {"place", "deadline", "body", "expires"}
@@ -106,7 +110,7 @@ def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) 
 
 
 @pytest.mark.parametrize("state", ENDED_WITHOUT_START)
-@pytest.mark.parametrize("again", [A, CORRECTED], ids=["the same", "corrected"])
+@pytest.mark.parametrize("again", [A, CORRECTED, OF_ACME], ids=["the same", "corrected", "with another key"])
 def test_after_an_end_without_a_start_a_message_is_the_next_attempt(
     again: Request, state: State, scene: QueueScene
 ) -> None:
@@ -134,6 +138,7 @@ def test_each_caller_has_a_row_of_its_own_with_its_token(scene: QueueScene) -> N
     ("fields", "attributes"),
     [
         ({"weight": 3}, {"weight": {"N": "3"}}),
+        ({"key": "acme"}, {key: {"S": place_of(1, NOW - 0.75, "1", "acme")} for key in ("place", "placed")}),
         ({"start_before": "2027-01-15T08:00:01.5Z"}, {"start_before": {"N": "1800000001.5"}}),
         ({"when_busy": "skip"}, {"skips": {"BOOL": True}, "deadline": {"N": "1799999999.25"}}),
         (

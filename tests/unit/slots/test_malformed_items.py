@@ -51,6 +51,11 @@ def _holder(of: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("default_weight", {"N": "0"}, "default_weight must be"),
         ("target", {"S": ""}, "target must not be empty"),
         ("paused", {"S": "yes"}, "paused must be"),
+        ("key_limit", {"N": "1.5"}, "key_limit must be a whole number, got 1.5"),
+        ("key_limits", {"L": []}, "key_limits must be of DynamoDB type M"),
+        ("key_limits", {"M": {"acme": {"S": "1"}}}, r"key_limits\.acme must be of DynamoDB type N"),
+        ("after_keys", {"M": {"1": {"N": "1"}}}, r"after_keys\.1 must be of DynamoDB type S"),
+        ("holders", _holder(RUNS, key={"N": "1"}), r"holders\.p-1\.key must be of DynamoDB type S"),
     ],
 )
 def test_a_malformed_item_is_reported_with_its_attribute(attribute: str, value: dict[str, Any], message: str) -> None:
@@ -72,16 +77,21 @@ def test_every_fault_is_found_with_its_path() -> None:
         "slot_limit": {"S": "3"},
         "slots_in_use": None,
         "paused": {"S": "no"},
-        "holders": {"M": {"p.1": {"M": {"state": {"S": "HELD"}}}, "p.2": {"S": "x"}}},
+        "holders": {"M": {"p.1": {"M": {"state": {"S": "HELD"}, "key": {"N": "1"}}}, "p.2": {"S": "x"}}},
+        "key_limits": {"M": {"acme": {"S": "1"}, "b": {"N": "1"}}},
+        "after_keys": {"M": {"1": {"N": "1"}}},
         "run_settings": {"M": {"timeout_minutes": {"S": "5"}}},
         "grants": {"S": "1"},
     }
 
     assert _paths(**broken) == [
+        ("after_keys", "1"),
         ("grants",),
+        ("holders", "p.1", "key"),
         ("holders", "p.1", "since"),
         ("holders", "p.1", "state"),
         ("holders", "p.2"),
+        ("key_limits", "acme"),
         ("paused",),
         ("run_settings", "timeout_minutes"),
         ("slot_limit",),
@@ -89,7 +99,7 @@ def test_every_fault_is_found_with_its_path() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["holders", "run_settings"])
+@pytest.mark.parametrize("name", ["holders", "run_settings", "key_limits", "after_keys"])
 def test_of_a_malformed_map_only_the_map_is_found(name: str) -> None:
     assert _paths(**{name: {"L": []}}) == [(name,)]
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import number
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots import processes
 from slotkeeper.slots.grants import GrantRefused
 from slotkeeper.slots.plan import PlannedStart
-from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder
-from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder, MalformedProcess
+from slotkeeper.slots.processes import MAX_KEY_LIMITS, Operations
 from slotkeeper.slots.rate import Rate
 from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
@@ -84,12 +85,13 @@ def test_a_check_is_recorded_only_on_an_unchanged_holder(now: float | None, scen
 def test_an_execution_is_adopted_once_above_the_limit_and_plans_are_outdated(scene: ProtocolScene) -> None:
     scene.change(slot_limit=number(1))
     seen = scene.process
-    assert scene.slots.adopt("p", "p-1", NOW + 0.5, "job", 3, redriven=True) is True
+    assert scene.slots.adopt("p", "p-1", NOW + 0.5, "job", 3, key="acme", redriven=True) is True
     assert scene.slots.adopt("p", "p-1", NOW, "job") is False
     assert scene.slots.adopt("q", "q-1", NOW, "job") is False
     holder = scene.seen("p-1")
     assert (holder.state, holder.since, holder.target, holder.redriven) == ("RUNNING", NOW, "job", True)
-    assert (scene.process.slots_in_use, scene.process.grants) == (3, seen.grants + 1)
+    assert (scene.process.slots_in_use, scene.process.held_by_key) == (3, {"acme": 3})
+    assert scene.process.grants == seen.grants + 1
 
 
 def test_a_process_is_read_consistently(scene: ProtocolScene) -> None:
@@ -99,9 +101,29 @@ def test_a_process_is_read_consistently(scene: ProtocolScene) -> None:
     assert reads == [True, True]
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda it: it.processes.set_key_limit("p", 1), id="of all keys"),
+        pytest.param(lambda it: it.processes.set_key_limit("p", None), id="of all keys removed"),
+        pytest.param(lambda it: it.processes.set_key_limit("p", 1, "acme"), id="of one"),
+        pytest.param(lambda it: it.processes.set_key_limit("p", None, "acme"), id="of one removed"),
+        pytest.param(lambda it: it.slots.adopt("p", "p-2", NOW, "job", key="acme"), id="adopted"),
+    ],
+)
+def test_what_may_fill_a_key_refuses_a_grant_that_was_planned_before(act: Any, scene: ProtocolScene) -> None:
+    """No condition of a grant counts the weight of a key."""
+    scene.change(key_limit=number(2), key_limits={"M": {"acme": number(1)}})
+    seen = scene.process
+    act(scene)
+    changed = scene.item
+    assert isinstance(scene.grants.grant(seen, [PlannedStart("p-1", 1, "acme")], 0, NOW), GrantRefused)
+    assert scene.item == changed
+
+
 @pytest.mark.parametrize("changed", ["counter", "holders"])
 def test_a_drifted_counter_is_repaired_only_if_nothing_has_changed(changed: str, scene: ProtocolScene) -> None:
-    scene.hold({"p-1": running(2)})
+    scene.hold({"p-1": running(2) | {"key": {"S": "acme"}}})
     scene.change(slots_in_use=number(7))
     seen = scene.process
     if changed == "counter":
@@ -109,7 +131,9 @@ def test_a_drifted_counter_is_repaired_only_if_nothing_has_changed(changed: str,
     else:  # their number is the same, with another weight
         scene.change(holders={"M": {"p-2": {"M": running(3)}}})
     assert scene.processes.repair_counter(seen) is False
+    before = scene.item
     assert scene.processes.repair_counter(scene.process) is True
+    assert scene.item == before | {"slots_in_use": number(scene.process.held_weight)}
     assert scene.process.slots_in_use == scene.process.held_weight
 
 
@@ -169,6 +193,74 @@ def test_a_paused_process_without_holders_is_removed(attributes: Any, removed: b
     assert scene.rings == [({"process": "p"}, 0)]
 
 
+def test_the_limits_of_keys_are_set_one_by_one(scene: ProtocolScene) -> None:
+    def limits() -> list[int | None]:
+        return [scene.process.limit_of(key) for key in ("", "acme", "other")]
+
+    change = scene.processes.set_key_limit
+    found = [(change("p", limit, key), limits())[1] for limit, key in ((3, ""), (0, "acme"), (7, "other"), (1, "acme"))]
+    assert found == [[3, 3, 3], [3, 0, 3], [3, 0, 7], [3, 1, 7]]
+    found = [(change("p", None, key), limits())[1] for key in ("acme", "", "unknown", "other")]
+    assert found == [[3, 3, 7], [None, None, 7], [None, None, 7], [None] * 3]
+    assert scene.processes.create("q", 9, key_limit=2, key_limits={"acme": 0})
+    created = scene.grants.read("q")
+    assert created
+    assert [created.limit_of(key) for key in ("", "acme")] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "key", "message"),
+    [
+        (-1, "", "limit of a key must be a whole number from 0 to 100000, got -1"),
+        (True, "acme", "limit of a key must be a whole number from 0 to 100000, got True"),
+        (1, "\u20ac" * 22, "key must have at most 64 bytes in UTF-8, got 66 bytes"),
+        (None, "a\t", "key must contain no control character"),
+        (1, "new", "100 keys of process 'p' have a limit of their own, which is the most. Give this key"),
+    ],
+)
+def test_a_limit_of_a_key_that_is_not_possible_is_refused(
+    limit: int | None, key: str, message: str, scene: ProtocolScene
+) -> None:
+    scene.change(key_limits={"M": {f"{number:03}": {"N": "1"} for number in range(MAX_KEY_LIMITS)}})
+    before = scene.item
+    with pytest.raises(ValueError, match=message):
+        scene.processes.set_key_limit("p", limit, key)
+    assert scene.item == before
+    scene.processes.set_key_limit("p", 9, "000")
+    assert scene.process.limit_of("000") == 9
+
+
+def test_the_limit_of_a_key_is_not_set_in_a_map_that_is_malformed(scene: ProtocolScene) -> None:
+    scene.change(key_limits={"L": []})
+    with pytest.raises(MalformedProcess, match="key_limits must be of DynamoDB type M"):
+        scene.processes.set_key_limit("p", 1, "acme")
+
+
+@pytest.mark.parametrize("known", [{}, {"key_limits": {"M": {"b": {"N": "1"}}}}], ids=["the first", "another"])
+def test_the_limit_of_a_key_that_another_operator_sets_meanwhile_is_kept(known: Item, scene: ProtocolScene) -> None:
+    scene.change(**known)
+    before_write(scene.dynamodb, lambda _: scene.change(key_limits={"M": {"c": {"N": "2"}}}))
+    scene.processes.set_key_limit("p", 3, "acme")
+    assert scene.process.key_limits == {"c": 2, "acme": 3}
+
+
+def test_the_limit_of_a_key_makes_no_item_of_a_removed_process(scene: ProtocolScene) -> None:
+    removed = {"TableName": "slots", "Key": {"process_name": {"S": "p"}}}
+    before_write(scene.dynamodb, lambda _: scene.dynamodb.delete_item(**removed))
+    with pytest.raises(LookupError, match="process 'p' does not exist"):
+        scene.processes.set_key_limit("p", 3, "acme")
+    assert scene.item == {}
+
+
+def test_limits_of_keys_that_change_all_the_time_raise(scene: ProtocolScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MAX_TRIES", 2)
+    changes = [{"key_limits": {"M": {"c": number(at)}}} for at in range(2)]
+    before_write(scene.dynamodb, *[lambda _, change=change: scene.change(**change) for change in changes])
+    with pytest.raises(TimeoutError, match="'p' changed during 2 writes"):
+        scene.processes.set_key_limit("p", 3, "acme")
+    assert scene.process.key_limits == {"c": 1}
+
+
 # Operators
 
 
@@ -176,6 +268,8 @@ def test_a_paused_process_without_holders_is_removed(attributes: Any, removed: b
     ("act", "rings"),
     [
         pytest.param(lambda it: it.set_limit("p", 9), True, id="set_limit"),
+        pytest.param(lambda it: it.set_key_limit("p", 9), True, id="set_key_limit"),
+        pytest.param(lambda it: it.set_key_limit("p", None), True, id="no limit of keys"),
         pytest.param(lambda it: it.set_rate("p", Rate(1, 60)), True, id="set_rate"),
         pytest.param(lambda it: it.set_rate("p", None), True, id="no rate"),
         pytest.param(lambda it: it.pause("p"), False, id="pause"),
@@ -196,6 +290,8 @@ def test_a_change_that_may_allow_a_start_rings_after_its_write(act: Any, rings: 
 def test_a_change_of_an_unknown_process_is_refused_without_a_ring(scene: ProtocolScene) -> None:
     for act in (
         lambda: scene.operations.set_limit("unknown", 1),
+        lambda: scene.operations.set_key_limit("unknown", 1),
+        lambda: scene.operations.set_key_limit("unknown", 1, "acme"),
         lambda: scene.operations.set_rate("unknown", None),
         lambda: scene.operations.pause("unknown"),
         lambda: scene.operations.resume("unknown"),

@@ -50,7 +50,9 @@ def meanwhile(scene: QueueScene, act: Act) -> None:
 
 
 def test_a_returned_request_is_its_next_attempt_at_its_old_place(scene: QueueScene) -> None:
-    request = Request("p", {"--day": "1"}, "a", weight=2, priority="high", task_token="token", start_before=SOON)
+    request = Request(
+        "p", {"--day": "1"}, "a", weight=2, priority="high", task_token="token", start_before=SOON, key="acme"
+    )
     scene.accept(request, "m1")
     scene.requests.mark_started("p", request.execution_name, "8#00", NOW)
     before = scene.row(request.execution_name)
@@ -165,7 +167,7 @@ def test_a_process_whose_item_changes_all_the_time_raises(scene: QueueScene, mon
 
 @pytest.mark.parametrize("state", ["FAILED", *ENDED_WITHOUT_START])
 def test_a_redriven_request_is_placed_as_if_it_was_sent_now(state: State, scene: QueueScene) -> None:
-    scene.queue("a", when_busy="skip", start_before="2027-01-15T08:00:30Z")
+    scene.queue("a", when_busy="skip", start_before="2027-01-15T08:00:30Z", key="acme")
     scene.end(FIRST, state)
 
     assert redriven(scene, FIRST, start_before=(SOON, NOW + 600)) == Requeued(SECOND)
@@ -175,11 +177,12 @@ def test_a_redriven_request_is_placed_as_if_it_was_sent_now(state: State, scene:
     # The name of an attempt that has started is kept by Step Functions, that of another one only by its row.
     assert old["expires"] == number(int(LATER) + (30 if state == "FAILED" else 90) * DAY)
     assert not old.keys() & {"body", "failed", "open"}
-    assert row["place"] == row["placed"] == {"S": place_of(1, LATER, "0")}
+    assert row["place"] == row["placed"] == {"S": place_of(1, LATER, "0", "acme")}
     assert (row["sent"], row["open"]) == (number(LATER), number(LATER))
     # It skips: it may have to leave from now on.
     assert (row["start_before"], row["deadline"], row["skips"]) == (number(NOW + 600), number(LATER), {"BOOL": True})
-    assert json.loads(row["body"]["S"])["start_before"] == SOON
+    body = json.loads(row["body"]["S"])
+    assert (body["start_before"], body["key"]) == (SOON, "acme")
     assert not row.keys() & {"put_back", "failed", "code", "reason", "cause"}
 
 

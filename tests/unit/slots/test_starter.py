@@ -13,6 +13,7 @@ from slotkeeper.slots.dispatch import RESERVE_SECONDS, Report
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.intake import Acceptance, Accepted, Rejected, SameAgain
 from slotkeeper.slots.plan import MAX_STARTS
+from slotkeeper.slots.queued import behind_key
 from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
 from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter, parse_bell
@@ -138,11 +139,12 @@ def test_the_same_request_again_causes_no_dispatch(scene: StarterScene) -> None:
 
 
 def test_what_is_no_request_is_dead_lettered_and_its_end_must_be_published(scene: StarterScene) -> None:
-    assert scene.receive("{", asked(arguments=1, task_token="token"), asked("c")) == []
+    assert scene.receive("{", asked(key="a\0", task_token="token"), asked("c")) == []
     first, second = scene.aws.sent_to("dead.fifo")
     assert first["MessageBody"] == "{"
     assert "token" not in second["MessageBody"].replace("task_token", "")
     assert {sent["MessageAttributes"]["code"]["StringValue"] for sent in (first, second)} == {"InvalidRequest"}
+    assert "body.key must contain no control character" in second["MessageAttributes"]["reason"]["StringValue"]
     refused = [each["refused"] for each in scene.to_publish]
     assert [(each["message_id"], each["code"], each.get("task_token")) for each in refused] == [
         ("m1", "InvalidRequest", None),
@@ -286,7 +288,27 @@ def test_timed_rings_come_after_the_others_and_wait_for_the_latest(scene: Starte
     assert scene.states == {"a": "QUEUED", "skips": "SKIPPED"}
 
 
-@pytest.mark.parametrize("body", ["", "[]", '"p"', "{}", '{"process": "p", "at": "soon"}', "[" * 20_000])
+def test_a_ring_that_continues_a_dispatch_does_not_narrow_another_one(scene: StarterScene) -> None:
+    """It knows of no change in the part that was passed."""
+    scene.queue("a", key="acme")
+    rest = Bell("p", passed=("", behind_key("1", "acme")))
+    assert scene.ring(rest, rest) == []
+    assert (len(scene.notes.dispatches), scene.ran) == (1, [])
+    scene.ring(rest, Bell("p"))
+    assert (len(scene.notes.dispatches), scene.ran) == (3, ["a"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        '"p"',
+        "{}",
+        *(f'{{"process": "p", {odd}}}' for odd in ('"at": "soon"', '"passed": ["1"]')),
+        "[" * 20_000,
+    ],
+)
 def test_a_message_that_is_no_doorbell_is_deleted(body: str, scene: StarterScene) -> None:
     scene.queue("a")
     assert scene.ring(body, Bell("p")) == []
@@ -295,7 +317,13 @@ def test_a_message_that_is_no_doorbell_is_deleted(body: str, scene: StarterScene
 
 
 @pytest.mark.parametrize(
-    ("bell", "body"), [(Bell("p"), '{"process": "p"}'), (Bell("p", 1.5, 2), '{"process": "p", "at": 1.5, "count": 2}')]
+    ("bell", "body"),
+    [
+        (Bell("p"), '{"process": "p"}'),
+        (Bell("p", 1.5, 2), '{"process": "p", "at": 1.5, "count": 2}'),
+        # SQS takes the last character only escaped (SQS API Reference, SendMessage).
+        (Bell("p", passed=("", behind_key("1", "\uffff"))), r'{"process": "p", "passed": ["", "1#/\uffff\t~"]}'),
+    ],
 )
 def test_a_doorbell_states_only_what_is_known_and_is_read_as_it_was_sent(bell: Bell, body: str) -> None:
     assert (bell.to_json(), parse_bell(body)) == (body, bell)

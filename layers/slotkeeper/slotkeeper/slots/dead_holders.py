@@ -427,12 +427,12 @@ class ChildChecks:
         execution = self.workflow.describe(name)
         if execution is not None and not execution.is_closed:
             return  # it may still release the slot of this name
-        weight, key = _weight_and_key(execution, process)
+        weight, key = weight_and_key(execution, process)
         if self.dead.slots.adopt(process.name, name, self.dead.clock(), target, weight, key=key, redriven=True):
             report.note("ChildRedriven", "Adopted a child execution that was redriven outside a slot", execution=name)
 
 
-def _weight_and_key(execution: Execution | None, process: Process) -> tuple[int, str]:
+def weight_and_key(execution: Execution | None, process: Process) -> tuple[int, str]:
     """The weight and the key in the input of a request's execution; the default weight and no key if it has none."""
     fields: Any = None
     with suppress(ValueError, RecursionError):

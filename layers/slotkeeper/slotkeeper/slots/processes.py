@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Item, Table
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
 from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import (
@@ -48,6 +48,7 @@ def check_settings(
     settle_seconds: int = 0,
     rate: Rate | None = None,
     key_limit: int | None = None,
+    key_limits: Mapping[str, int] | None = None,
 ) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
@@ -56,8 +57,14 @@ def check_settings(
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
-    if key_limit is not None and not _is_limit(key_limit):
-        raise ValueError(f"limit of a key must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {key_limit!r}")
+    for limit in [*([] if key_limit is None else [key_limit]), *(key_limits or {}).values()]:
+        if not _is_limit(limit):
+            raise ValueError(f"limit of a key must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {limit!r}")
+    for key in key_limits or ():
+        try:
+            check_key(key)
+        except ValueError as error:
+            raise ValueError(f"key {error}") from error
     if rate is not None:
         try:
             check_rate(rate)
@@ -95,6 +102,7 @@ class Processes:
         settle_seconds: int = 0,
         rate: Rate | None = None,
         key_limit: int | None = None,
+        key_limits: Mapping[str, int] | None = None,
     ) -> bool:
         """Add a process; return False and change nothing if it exists.
 
@@ -107,6 +115,7 @@ class Processes:
                 has timed out, because the work that the child started may outlive it.
             rate: how many requests and leases may start in a time. None: any number.
             key_limit: the limit of each key, in the unit of `slot_limit`. None: only `slot_limit` applies.
+            key_limits: key -> its own limit.
 
         Raises:
             ValueError: a setting is not valid.
@@ -120,6 +129,7 @@ class Processes:
             settle_seconds=settle_seconds,
             rate=rate,
             key_limit=key_limit,
+            key_limits=key_limits,
         )
         run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
         item: dict[str, Any] = {
@@ -137,6 +147,8 @@ class Processes:
             item["default_weight"] = {"N": str(default_weight)}
         if key_limit is not None:
             item["key_limit"] = {"N": str(key_limit)}
+        if key_limits:
+            item["key_limits"] = {"M": {key: {"N": str(limit)} for key, limit in key_limits.items()}}
         if rate:
             item |= {"rate": rate.item, "next_start": {"N": "0"}}
         if paused:
@@ -171,21 +183,28 @@ class Processes:
 
         Raises:
             ValueError: the limit or the key is not valid, or MAX_KEY_LIMITS keys have a limit of their own.
+            MalformedProcess: `key_limits` is no map.
             LookupError: the process does not exist.
         """
-        check_settings(name, 0, "unchanged", key_limit=key_limit)
+        own = {key: key_limit or 0} if key else {}
+        check_settings(name, 0, "unchanged", key_limit=key_limit, key_limits=own)
+        values: Item = {":one": {"N": "1"}}
         if not key:
             if key_limit is None:
-                self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limit", {":one": {"N": "1"}})
+                self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limit", values)
             else:
-                limit = {":one": {"N": "1"}, ":limit": {"N": str(key_limit)}}
-                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", limit)
+                values[":limit"] = {"N": str(key_limit)}
+                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", values)
             return
-        check_key(key)
         for _ in range(MAX_TRIES):
             item = self._table.read(name)
-            before = item.get("key_limits", {"M": {}})
-            after = {each: limit for each, limit in before["M"].items() if each != key}
+            if not item:
+                raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
+            try:
+                before = Attributes(item).map("key_limits", Attributes({})).raw
+            except MalformedAttribute as error:
+                raise MalformedProcess(str(error), name) from None
+            after = {each: limit for each, limit in before.items() if each != key}
             if key_limit is not None:
                 after[key] = {"N": str(key_limit)}
             if len(after) > MAX_KEY_LIMITS:
@@ -193,15 +212,13 @@ class Processes:
                     f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
                     "this key the limit of all keys, or remove the limit of another one"
                 )
-            values: Item = {":one": {"N": "1"}, ":after": {"M": after}}
+            given = {**values, ":after": {"M": after}}
             unchanged = "attribute_not_exists(key_limits)"
             if "key_limits" in item:
-                unchanged, values[":before"] = "key_limits = :before", before
+                unchanged, given[":before"] = "key_limits = :before", item["key_limits"]
             update = f"{KEY_LIMIT_UPDATE}, key_limits = :after"
-            if self._table.update(name, update, f"{_EXISTS} AND {unchanged}", values).held:
+            if self._table.update(name, update, f"{_EXISTS} AND {unchanged}", given).held:
                 return
-            if not item:
-                raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
         raise TimeoutError(f"the limits of keys of process {name!r} changed during {MAX_TRIES} writes in a row")
 
     def set_rate(self, name: str, rate: Rate | None) -> None:
