@@ -215,6 +215,11 @@ def _repair(recorder: Recorder, search: Search) -> Any:
     return _of(Processes, recorder).repair("p", seen, repaired)
 
 
+def _repair_key_limit(recorder: Recorder, search: Search) -> Any:
+    seen = {"key_limit": {"S": "2"}, "grants": {"N": "7"}}
+    return _of(Processes, recorder).repair("p", seen, {**seen, "key_limit": {"N": "2"}})
+
+
 def _states() -> Iterator[tuple[str, dict[str, Any]]]:
     """The writes of the workflow, by the name of the state."""
 
@@ -304,6 +309,7 @@ SET_KEY_LIMIT: dict[str, Step] = {
     "remove the limit of each key": _set_key_limit(None),
     "set the limit of a key": _set_key_limit(1, "k"),
     "set the limit of another key": _set_key_limit(1, "k", {"m": {"N": "2"}}),
+    "repair the limit of each key": _repair_key_limit,
     "remove the limit of a key": _set_key_limit(None, "k", {"k": {"N": "2"}}),
 }
 

@@ -268,7 +268,7 @@ class Processes:
         """Replace what differs between two items; False, without effect, if any of it is not as in `seen` any more.
 
         A new slots_in_use also requires that the holders, whose sum it is, are those of `seen`. At most MAX_REPLACED
-        entries and attributes may differ.
+        entries and attributes may differ. `grants` changes, because a key may have another limit or holder now.
         """
         conditions, sets, removed = [_EXISTS], list[str](), list[str]()
         names, values = dict[str, str](), dict[str, Any]()
@@ -288,6 +288,9 @@ class Processes:
             if path == ("slots_in_use",) and "holders" in seen:
                 conditions.append("holders = :holders")
                 values[":holders"] = seen["holders"]
+        if "N" in seen.get("grants", {}) and seen["grants"] == repaired.get("grants"):
+            sets.append("grants = grants + :one")
+            values[":one"] = {"N": "1"}
         parts = [("SET", sets), ("REMOVE", removed)]
         update = " ".join(f"{verb} {', '.join(places)}" for verb, places in parts if places)
         return self._table.update(name, update, " AND ".join(conditions), values, names).held
