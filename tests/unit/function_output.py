@@ -72,14 +72,14 @@ def _lease() -> Iterator[None]:
 
 
 def _starter(module: ModuleType) -> Iterator[None]:
-    request = Request("p", {}, "order-1", 1, "high", 4)
+    request = Request("p", {}, "order-1", 1, "high", 4, key="acme")
     name, observer = request.execution_name, module._starter.observer
 
     def receive(*_: Any) -> list[str]:
         for acceptance in (Accepted(name), SameAgain(name), Rejected(name, "TooLarge", "why")):
             observer.accepted(request, acceptance, 1.0)
         observer.dead_lettered(delivery("{}"), "InvalidRequest", "why")
-        started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
+        started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0, "acme")}
         observer.dispatched("p", Report(started, put_back=["p-1"]))
         observer.failed("Left messages on the queue after an error", Surprise("why"), messages=1)
         observer.failed("A dispatch has failed; it is repeated", Surprise("why"), process="p")

@@ -125,9 +125,13 @@ def test_the_wait_is_measured_of_the_process_and_of_a_priority_other_than_the_de
     assert all(line["RequestWait"][0] >= 40 for line in lines)
 
 
-def test_the_log_names_the_request_and_its_execution(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    load("starter").handler({"Records": [request_record(asked("a", priority="low"))]}, CONTEXT)
+@pytest.mark.parametrize("key", [{}, {"key": "acme"}])
+def test_the_log_names_the_request_its_key_and_its_execution(
+    key: dict[str, str], load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load("starter").handler({"Records": [request_record(asked("a", priority="low", **key))]}, CONTEXT)
     lines = {line["message"]: line for line in written(capsys) if "message" in line}
     queued, started = lines["Queued a request"], lines["Started the workflow"]
     assert (queued["request_id"], queued["priority"], queued["sent_at"]) == ("a", "low", NOW)
     assert started["execution"] == queued["execution"] == execution_name("p", "a", 1)
+    assert [{name: line[name] for name in ("key",) if name in line} for line in (queued, started)] == [key, key]

@@ -21,7 +21,7 @@ from tests.unit.slots.queue_scene import TOPIC, QueueScene
 
 LIMIT = 1
 TOKEN = "AAAA-the-token-of-the-caller"
-WAITED_FOR = Request("p", {}, "a", task_token=TOKEN, priority="high", weight=3)
+WAITED_FOR = Request("p", {}, "a", task_token=TOKEN, priority="high", weight=3, key="acme")
 NAME = WAITED_FOR.execution_name
 ARN = execution_arn(WORKFLOW, NAME)
 UNPUBLISHED = {"open", "task_token"}
@@ -94,6 +94,7 @@ def test_an_end_is_published_once_to_everyone_whom_it_concerns(
 
     assert scene.aws.answers == [answer]
     request = {"flow": "slots", "process": "p", "request_id": "a", "attempt": 1, "priority": "high", "weight": 3}
+    request["key"] = "acme"
     of_end = {"deduplication_id": f"{NAME}/{event['status']}", "finished_at": "2027-01-15T08:00:10.000Z"}
     assert details(scene) == [{"version": "1", "stack": "slotkeeper"} | request | of_end | event]
     assert len(scene.aws.published) == (state == "FAILED")

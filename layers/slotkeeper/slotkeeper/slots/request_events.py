@@ -43,6 +43,7 @@ class RequestEvents:
             "flow": _FLOW,
             "process": row.process,
             "request_id": row.request_id,
+            "key": row.key or None,
             "attempt": row.attempt,
             "priority": row.priority,
             "weight": row.weight or 0,

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number, transact
-from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart
+from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart, key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -112,6 +112,7 @@ class QueuedBody:
         text: the input of the execution.
         sent: seconds since the epoch.
         accepted: seconds since the epoch; None or below 0 if the row has ended.
+        key: "" for none.
     """
 
     state: State
@@ -119,6 +120,7 @@ class QueuedBody:
     sent: float
     priority: str
     accepted: float | None = None
+    key: str = ""
 
 
 def granted_as(grants: int, number: int) -> str:
@@ -194,7 +196,7 @@ class RequestTable:
                 self._table.name: {
                     "Keys": [self._table.key((process, execution)) for execution in executions],
                     "ConsistentRead": True,
-                    "ProjectionExpression": "execution, #state, body, sent, priority, #open",
+                    "ProjectionExpression": "execution, #state, body, sent, priority, #open, placed",
                     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
                 }
             }
@@ -207,6 +209,7 @@ class RequestTable:
                 row.number("sent"),
                 row.text("priority"),
                 row.number("open", None),
+                key_of(row.text("placed", "")),
             )
             for row in rows
         }
