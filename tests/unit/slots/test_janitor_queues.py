@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots import run_report
 from slotkeeper.slots.grants import EXPIRE_CONDITION
 from slotkeeper.slots.janitor import OVERDUE_SECONDS, RUN_SECONDS
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
+from slotkeeper.slots.rows import Listed
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.simulation.account.boundary import Calls, refuse
 from tests.unit.conftest import GRACE, NOW, Account
@@ -20,6 +23,7 @@ from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.queue_scene import leased
 
 MANY = 30
+BEHIND_B: Item = {"1": {"S": "b"}}
 
 
 def _overdue(account: Account, during_sleep: Callable[[], Any] = lambda: None) -> int:
@@ -122,13 +126,39 @@ def test_f15_an_old_reservation_without_a_workflow_is_started_again(account: Acc
 # What is counted
 
 
-def test_queues_are_measured_and_blocked_requests_counted(account: Account) -> None:
+def test_queues_are_measured_and_blocked_requests_counted(
+    account: Account, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_report, "logger", logging.getLogger("janitor"))
     account.hold("p-x", "RUNNING")
-    for request_id, weight in (("a", 1), ("blocked", 2), ("b", 1)):
-        account.queue(request_id, weight=weight)
+    account.processes.set_limit("p", 2)
+    account.processes.set_key_limit("p", 1, "acme")
+    for request_id, weight, key in (("a", 2, {}), ("blocked", 3, {}), ("b", 2, {"key": "acme"}), ("c", 1, {})):
+        account.queue(request_id, weight=weight, **key)
     report = account.run_at(NOW + 30)
     (queue,) = report.queues.values()
-    assert (queue.length, queue.oldest, report.counts["BlockedRequests"]) == (3, 30, 1)
+    assert (queue.length, queue.oldest, report.counts["BlockedRequests"]) == (4, 30, 2)
+    of_key, of_process = (vars(each) for each in caplog.records if "is blocked" in each.message)
+    named = {name: of_key[name] for name in ("request_id", "key", "weight", "key_limit")}
+    assert named == {"request_id": "b", "key": "acme", "weight": 2, "key_limit": 1}
+    assert (of_process["request_id"], of_process["slot_limit"], "key" in of_process) == ("blocked", 2, False)
+
+
+@pytest.mark.parametrize(("turn", "keys", "overdue"), [({}, [{}, {}], 1), (BEHIND_B, [{"key": "a"}, {"key": "z"}], 0)])
+def test_of_a_queue_that_was_read_in_part_only_certain_starts_are_counted(
+    turn: Item, keys: list[Item], overdue: int, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the turn of b it is that of z, which was not read."""
+    account.write("after_keys", {"M": turn})
+    account.processes.set_limit("p", 2)
+    for request_id, key in zip(("r0", "r1"), keys, strict=True):
+        account.queue(request_id, **key)
+    account.queue("heavy", weight=3, priority="high")
+    read = account.rows.queue("p").rows
+    monkeypatch.setattr(account.rows, "queue", lambda _: Listed(read[:2], is_cut=True))
+    counts = account.run_at(NOW).counts
+    assert (counts["StartsOverdue"], counts["BlockedRequests"]) == (overdue, 1)
+    assert account.states == {"heavy/1": "QUEUED", "r0/1": "STARTED", "r1/1": "STARTED"}
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:

@@ -24,10 +24,11 @@ from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Tools, di
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.plan import Blocked, orphans, plan
+from slotkeeper.slots.plan import Blocked, KeyBlocked, orphans, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queued import QUEUE_END, QueuePart, QueueParts
 from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
 from slotkeeper.slots.run_report import MALFORMED_ITEM, QueueLength, RunReport, in_turns, is_outage
@@ -242,11 +243,16 @@ class Janitor:
             report.note("MalformedRequests", "A queued request's row is malformed; it waits", reason=reason)
         if seen is None or not queue.rows:
             return set()
-        planned = plan(seen, [row.queued for row in queue.rows], now, age=self.tools.age)
+        queued = [row.queued for row in queue.rows]
+        # Of a queue that was cut, only the starts that do not depend on the part that was not read.
+        parts = QueueParts([QueuePart(queued, "", queued[-1].place if queue.is_cut else QUEUE_END)])
+        planned = plan(seen, queued, now, age=self.tools.age, parts=parts)
         report.queues[name] = QueueLength(len(queue.rows), now - min(row.sent for row in queue.rows))
         for row in queue.rows:
             wait = planned.waits.get(row.queued.execution)
-            if wait and isinstance(wait.reason, Blocked):
+            if wait and isinstance(wait.reason, Blocked | KeyBlocked):
+                is_of_key = isinstance(wait.reason, KeyBlocked)
+                of_key = {"key": row.queued.key, "key_limit": seen.limit_of(row.queued.key)} if is_of_key else {}
                 report.note(
                     "BlockedRequests",
                     "A queued request is blocked: its weight is above the limit",
@@ -254,7 +260,8 @@ class Janitor:
                     request_id=row.request_id,
                     priority=row.priority,
                     weight=wait.reason.weight,
-                    slot_limit=wait.reason.slot_limit,
+                    slot_limit=seen.slot_limit,
+                    **of_key,
                 )
         return {start.execution for start in planned.starts}
 

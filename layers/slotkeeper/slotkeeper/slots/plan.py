@@ -196,7 +196,8 @@ class Plan:
         starts: the requests to start, in their order. One write may grant them all.
         leaves: the requests that leave the queue. They leave first: what is behind them may fit then.
         again: the holders whose starter has died, to be started again by name.
-        waits: execution -> why it does not start, for every other request. Empty while a part is unread.
+        waits: execution -> why it does not start, for every other request; while a part is unread, only of those that
+            are decided.
         next_start: of the rate, after the starts, in milliseconds since the epoch.
         after_keys: rank of a priority -> the key of its last start, after the starts.
         look_again: when something changes without a write, in seconds since the epoch. None: nothing
