@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from jinja2 import UndefinedError
 
+from slotkeeper.slots.queued import place_of
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.look.pages import environment, render
@@ -195,7 +196,7 @@ def test_many_requests_are_an_area_that_keeps_its_highest_value() -> None:
 def test_rows_alone_are_a_timeline() -> None:
     rows = [
         row("a", 0, "SUCCEEDED", started=START + 2, ended=START + 9),
-        row("b", 1, "STARTED", started=START + 3, weight=2),
+        replace(row("b", 1, "STARTED", started=START + 3, weight=2), placed=place_of(1, START, "1", "acme")),
         row("c", 2),
         row("d", 3, "CANCELLED", ended=START + 8),
         row("e", 4, "RETURNED", started=START + 5, ended=START + 6),
@@ -209,6 +210,8 @@ def test_rows_alone_are_a_timeline() -> None:
     assert {each.label: wait[1] - START for each, wait in made.waiting} == {"a": 2, "b": 3, "c": 20, "d": 8, "e": 6}
     assert "When 1 request started is not recorded." in notes_of(made)
     assert "limit now 3" in timeline_svg(made)
+    assert [each.key for each in made.bars if each.key] == ["acme"]
+    assert timeline_svg(made).count("; key acme") == 2  # of its wait, and of its work
     idle = timeline_svg(timeline_of_rows("sample", [], START, START + 20, None))
     assert re.findall(r'<path class="use" d="([^"]*)"', idle) == ["M0.0,100V100.0H1000.0V100Z"]
     assert "limit not known" in idle

@@ -145,11 +145,12 @@ def _bars(history: WorkHistory, name: str) -> list[Bar]:
         if span[1] >= history.since and span[0] <= history.until:
             wait = known[attempt.execution][1] if attempt.execution in known else None
             label = label_of(attempt.row) if attempt.row else attempt.execution
+            key = attempt.row.key if attempt.row else ""
             state = attempt.status.lower().replace("_", " ")
-            found.append(Bar(label, state, history.weight(attempt.execution), wait, held=span))
+            found.append(Bar(label, state, history.weight(attempt.execution), wait, held=span, key=key))
     for execution in known.keys() - history.by_execution.keys():
         row, wait = known[execution]
-        found.append(Bar(label_of(row), str(state_of(row.state)), history.weight(execution), wait))
+        found.append(Bar(label_of(row), str(state_of(row.state)), history.weight(execution), wait, key=row.key))
     found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
     # The page names the newest.
     newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])

@@ -63,6 +63,7 @@ class Bar:
         wait: from its sending to its start, its end without one, or now; None if that is not known.
         held: None if it has not started.
         why: what kept it waiting.
+        key: "" for none.
     """
 
     label: str
@@ -71,6 +72,7 @@ class Bar:
     wait: Interval | None = None
     held: Interval | None = None
     why: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def timeline_of_rows(
             wait = (row.sent, max(row.sent, held[0] if held else ended))
         unknown += wait is None
         state = "running" if row.state == "STARTED" else str(state_of(row.state))
-        bars.append(Bar(label_of(row), state, row.weight or default_weight, wait, held))
+        bars.append(Bar(label_of(row), state, row.weight or default_weight, wait, held, key=row.key))
     notes = [f"When {count(unknown, 'request')} started is not recorded."] if unknown else []
     return Timeline(process, since, until, bars, [(-math.inf, limit)], notes=notes, is_limit_present=True)
 
@@ -402,6 +404,7 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], *, waiting: bool = 
         width = max(0.15, axis.x(end) - x)
         sign = "" if waiting and each.held else _SIGNS.get(each.state, "×" if waiting else "")  # noqa: RUF001
         about = f"{each.label}: {each.state}, {count(each.weight, 'slot')}; {iso(start)}, {lasting(end - start)}"
+        about += f"; key {each.key}" * bool(each.key)
         about += f"; {each.why}" if waiting and each.why else ""
         css = "wait" if waiting and (each.held or each.state == "queued") else kind(each.state)
         height = pitch * size - (1 if is_thin else 3)
