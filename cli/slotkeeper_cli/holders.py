@@ -105,6 +105,7 @@ def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float
         "execution": name,
         "request_id": request_id,
         "state": holder.state,
+        "key": holder.key or None,
         "weight": holder.weight,
         "since": iso(holder.since),
         "age_seconds": int(now - holder.since),

@@ -12,6 +12,7 @@ from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holders import holder_as_dict, target_of
+from slotkeeper_cli.key_use import key_use
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, queues, read_queue
 from slotkeeper_cli.stack_connection import FLOWS, message_counts
@@ -65,6 +66,7 @@ def _as_dict(process: Process, queue: ProcessQueue | None, now: float) -> dict[s
         "rate": process.rate and str(process.rate),
         "holders": [holder_as_dict(name, holder, None, now) for name, holder in holders],
         "queue": _queue_as_dict(queue),
+        "keys": key_use(process, queue.rows if queue else None),
     }
 
 
@@ -94,7 +96,7 @@ def _queue_as_dict(queue: ProcessQueue | None) -> dict[str, Any]:
     Without a queue, as if it could not be read, `queued` is None.
     """
     requests = queue.requests if queue else []
-    blocked = [each for each in requests if any(reason["condition"] == "limit" for reason in each["reasons"])]
+    blocked = [each for each in requests if any(one["condition"] in ("limit", "key limit") for one in each["reasons"])]
     return {
         "queued": len(requests) if queue else None,
         "is_cut": bool(queue and queue.is_cut),

@@ -209,7 +209,7 @@ class Operator:
     def start(self, name: str, process: str = "sample", started: bool = True, confirmed: bool = True) -> None:
         """Let a queued request hold a slot."""
         seen, row = self.process(process), self.row(name, process)
-        granted = self.grants.grant(seen, [PlannedStart(name, row.weight or seen.default_weight)], 0, NOW)
+        granted = self.grants.grant(seen, [PlannedStart(name, row.weight or seen.default_weight, row.key)], 0, NOW)
         assert isinstance(granted, GrantMade)
         if started:
             arn = self.outputs["WorkflowArn"]

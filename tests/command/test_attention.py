@@ -365,6 +365,13 @@ TROUBLES = {
         "Raise the limit, or cancel them.",
         "slotkeeper process set-limit sample 4",
     ),
+    "requests are above the limit of a key": Trouble(
+        lambda operator: operator.processes.set_key_limit("sample", 0) or (operator.wait("a", key="acme") and None),
+        "bad",
+        'process sample: 1 request is queued: blocked: weight 1 above the limit 0 of key "acme"',
+        "Raise the limit of the key, or cancel them.",
+        "slotkeeper process set-key-limit sample 1 --key acme",
+    ),
     "a request could start, and does not": Trouble(
         lambda operator: operator.wait("b") and operator.wait("a", priority="high") and None,
         "warn",

@@ -30,7 +30,7 @@ def test_each_key_is_a_name_in_the_code() -> None:
 @pytest.fixture
 def furnished(operator: Operator) -> Operator:
     operator.processes.set_limit("sample", 9)
-    operator.run_glue(operator.hold("a", weight=5))
+    operator.run_glue(operator.hold("a", weight=5, key="acme"))
     operator.stop_long_ago(operator.hold("dead"))
     operator.lease("lease-1", int(NOW) + 60)
     operator.wait("q", start_before="2099-11-28T08:00:00Z", weight=8)

@@ -16,10 +16,12 @@ from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.attention import attention
 from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor.health_checks import finding_lines
 from slotkeeper_cli.formatting import cut, duration, local_time, seconds
 from slotkeeper_cli.holders import holders_text, in_use_text, is_dead, lease_text
+from slotkeeper_cli.key_use import MAX_SHOWN, rest_text, use_text
 from slotkeeper_cli.output import Block, styled, table, whole, width_of, wrapped
 from slotkeeper_cli.process_queue import waited
 from slotkeeper_cli.refreshes import show_refreshes
@@ -30,6 +32,7 @@ from slotkeeper_cli.target_checks import target_text
 
 _BAR = 10  # characters of a bar of slots
 _ID = 30  # characters of a request's id in a text, and the shortest of a process's name, on a narrow terminal
+_KEYS = 3  # that a process of many is shown with
 _NAMES = 80  # characters of the line of idle processes, where no width limits it
 
 
@@ -135,7 +138,11 @@ def _process(process: Mapping[str, Any], longest: int, width: int | None) -> Blo
     rate = f"  at most {process['rate']}" if process["rate"] else ""
     shown.append(f"  {process['slots_in_use']:,} of {process['slot_limit']:,}{rate}", style="not bold")
     shown.append_text(_flags(process))
-    return [shown, *_queue(process["queue"] | {"blocked": process["queue"]["blocked"][:1]}, width)]
+    keys = [f"{_key(each, width)}: {use_text(each)}" for each in process["keys"][:_KEYS]]
+    if keys and (rest := rest_text(process["keys"], _KEYS, process["queue"]["is_cut"])):
+        keys.append(rest)
+    line = [styled(f"  {'; '.join(keys)}")] * bool(keys)
+    return [shown, *_queue(process["queue"] | {"blocked": process["queue"]["blocked"][:1]}, width), *line]
 
 
 def _flags(process: Mapping[str, Any]) -> Text:
@@ -171,17 +178,36 @@ def _facts(process: Mapping[str, Any], width: int | None) -> Block:
     if process["settle_seconds"]:
         settings.append(f"slots are kept for {duration(process['settle_seconds'])} after an abort")
     facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width)]
+    facts += _keys(process["keys"], process["queue"]["is_cut"], width)
     if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
         facts.append(whole(f"  {link}", "dim"))
     return facts
 
 
+def _key(use: Mapping[str, Any], width: int | None) -> str:
+    name = of_key(use["key"] or "")
+    return cut(name, _ID) if width else name
+
+
+def _keys(keys: Sequence[Mapping[str, Any]], is_cut: bool, width: int | None) -> Block:
+    """The fullest keys of a process, one on a line, with a bar if the key has a limit."""
+    names = [_key(each, width) for each in keys[:MAX_SHOWN]]
+    longest, lines = max(map(len, names), default=0), Block()
+    for name, each in zip(names, keys, strict=False):
+        bar = " " * (_BAR + 2) if each["limit"] is None else slots_bar(each["in_use"], each["limit"])
+        lines.append(styled(f"  {name:<{longest}}  {bar}  {use_text(each)}"))
+    rest = rest_text(keys, MAX_SHOWN, is_cut) if keys else ""
+    return lines + [styled(f"  {rest}")] * bool(rest)
+
+
 def _holders(process: Mapping[str, Any]) -> Any:
     """The holders of one process, one on a line: of a lease its end, of an execution its status and work."""
     weighted = any(each["weight"] != 1 for each in process["holders"])
-    rows = table("holder", "state", "for", *[">weight"] * weighted, "status", "work", "execution")
+    keyed = any(each["key"] for each in process["holders"])
+    rows = table("holder", *["key"] * keyed, "state", "for", *[">weight"] * weighted, "status", "work", "execution")
     for each in process["holders"]:
-        shown = [each["request_id"] or "not read", each["state"], duration(each["age_seconds"])]
+        shown = [each["request_id"] or "not read", *[each["key"] or ""] * keyed, each["state"]]
+        shown.append(duration(each["age_seconds"]))
         shown += [f"{each['weight']:,}"] * weighted
         style = "red" if is_dead(each) else ""
         if each["state"] == "LEASED":

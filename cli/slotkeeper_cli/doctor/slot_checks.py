@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.next_step import next_step
-from slotkeeper.slots.plan import Blocked, InPause, Plan, Reason, Starting, Stopped, TooEarly
-from slotkeeper.slots.process import Process
+from slotkeeper.next_step import ToFillIn, next_step
+from slotkeeper.slots.plan import (
+    Behind,
+    Blocked,
+    InPause,
+    KeyBlocked,
+    KeyFull,
+    NeverStarts,
+    Plan,
+    Reason,
+    Starting,
+    Stopped,
+    TooEarly,
+)
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow
 from slotkeeper_cli.conditions import CAN_START, LEAVES, condition_of
 from slotkeeper_cli.doctor import readings
@@ -33,6 +46,8 @@ _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
 _DISPATCH_SECONDS = 30  # after its sending, within which a request is dispatched also by a function that starts cold
 _LATE_RING_SECONDS = 60
 _LATE_END_SECONDS = 300  # the janitor publishes once a minute what the function of endings could not
+_KEY_SECONDS = 600  # from which on a request has waited long for the limit of its key
+_MAX_KEYS = 10  # of a process, for each of which its queue is planned again
 _MAX_AGAIN = 20  # queues that are read a second time
 ALWAYS = 3  # requests of a process without a success between them, from which on it always fails
 _MAX_JUDGED = 50  # processes with failures whose history is read
@@ -42,6 +57,7 @@ _HELD_BACK: dict[type[Reason], tuple[Severity, str]] = {
     InPause: ("warn", "The process starts nothing."),
     Stopped: ("bad", "The process starts nothing."),
     Blocked: ("bad", "Other requests pass them. Raise the limit, or cancel them."),
+    KeyBlocked: ("bad", "Other requests pass them. Raise the limit of the key, or cancel them."),
     TooEarly: ("warn", "Slots are free. This is as it was set."),
 }
 
@@ -131,18 +147,47 @@ def rows(account: Account, _now: float) -> Iterator[Finding]:
 def held_back(account: Account, now: float) -> Iterator[Finding]:
     """What keeps requests back, other than slots in use: the reasons of `plan`."""
     for process, one, planned in all_queues(account).planned:
-        of: defaultdict[type[Reason], list[QueuedRow]] = defaultdict(list)
+        of: defaultdict[tuple[type[Reason], str], list[QueuedRow]] = defaultdict(list)
         for row in one.rows:
             if wait := planned.waits.get(row.queued.execution):
-                of[type(wait.reason)].append(row)
-        for kind in (kind for kind in _HELD_BACK if kind in of):
-            heaviest = max(of[kind], key=lambda row: row.queued.weight or 0)
+                of[type(wait.reason), row.queued.key if isinstance(wait.reason, KeyBlocked) else ""].append(row)
+        for (kind, _), alike in sorted(of.items(), key=lambda each: [*_HELD_BACK, each[0][0]].index(each[0][0])):
+            if kind not in _HELD_BACK:
+                break
+            heaviest = max(alike, key=lambda row: row.queued.weight or 0)
             condition = condition_of(planned.waits[heaviest.queued.execution].reason, process, now, {})
             # Of the other kinds the first request has this reason, and keeps back all behind it.
-            number = are_queued(of[kind] if kind in (Blocked, Stopped) else one.rows)
+            number = are_queued(alike if issubclass(kind, NeverStarts) else one.rows)
             severity, why = _HELD_BACK[kind]
             command = condition.get("ends_by") or next_step("explain", process=one.name)
             yield _queued(severity, one, f"process {one.name}: {number}: {condition['text']}", why, command)
+
+
+def full_keys(account: Account, now: float) -> Iterator[Finding]:
+    """Keys of which a request has waited long, and would start now if the key had no limit."""
+    for process, one, planned in all_queues(account).planned:
+        of, firsts = defaultdict[str, list[QueuedRow]](list), dict[str, QueuedRow]()
+        for row in one.rows:
+            wait = planned.waits.get(row.queued.execution)
+            if wait and isinstance(wait.reason, KeyFull | Behind):
+                of[row.queued.key].append(row)
+            if wait and isinstance(wait.reason, KeyFull):
+                firsts.setdefault(row.queued.key, row)
+        late = ((min(row.sent for row in of[key]), key, first.queued.execution) for key, first in firsts.items())
+        for since, key, first in sorted(each for each in late if now - each[0] > _KEY_SECONDS)[:_MAX_KEYS]:
+            lifted = replace(process, key_limits={**process.key_limits, key: MAX_SLOT_LIMIT})
+            without = replace(one, process=lifted).plan
+            if without and first in {start.execution for start in without.starts}:
+                condition = condition_of(planned.waits[first].reason, process, now, {})
+                yield Finding(
+                    "warn",
+                    f"process {one.name}: {are_queued(of[key])}: {condition['text']}",
+                    f"{process.room} of its {count(process.slot_limit, 'slot')} are free. Raise the limit of the key "
+                    "if this is not intended.",
+                    next_step("process set-key-limit", one.name, ToFillIn("N"), **({"key": key} if key else {})),
+                    one.name,
+                    since,
+                )
 
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
@@ -185,7 +230,7 @@ def deadlines(account: Account, now: float) -> Iterator[Finding]:
             end, wait = row.queued.start_before, planned.waits.get(row.queued.execution)
             if end is None or wait is None or isinstance(wait.reason, Starting) or (left := end - now) <= 0:
                 continue
-            if process.paused or isinstance(wait.reason, Blocked | Stopped) or left < _SOON_SECONDS:
+            if process.paused or isinstance(wait.reason, NeverStarts) or left < _SOON_SECONDS:
                 why = condition_of(wait.reason, process, now, ids)["text"]
                 yield Finding(
                     "warn",
@@ -379,5 +424,6 @@ CHECKS = (
     _urgent("waiting", "no request is queued although it can start", waiting, of_processes=True),
     _urgent("deadlines", "each queued request can start before its start_before", deadlines, of_processes=True),
     _urgent("rows", "each row that was read is as documented, and all were read", rows),
+    _of_processes("full-keys", "no request waits long for its key's limit alone", full_keys),
     _of_processes("paused", "each process without queued requests admits some", idle),
 )

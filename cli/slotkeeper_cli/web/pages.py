@@ -15,9 +15,11 @@ from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.targets import kind_of
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
 from slotkeeper_cli.holders import is_dead, lease_text
+from slotkeeper_cli.key_use import MAX_SHOWN, rest_text
 from slotkeeper_cli.look.pages import kind
 from slotkeeper_cli.web.actions import Fields
 from slotkeeper_cli.web.frame import Console, PagePart, View
@@ -211,7 +213,9 @@ def _process(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
     def set_limit(fields: Fields) -> NextStep:
         return next_step("process set-limit", process["name"], _limit(fields, 0))
 
-    return {**data, "state": _state(process), "set_limit": set_limit}
+    keys = [{**each, "name": of_key(each["key"] or "")} for each in process["keys"][:MAX_SHOWN]]
+    rest = rest_text(process["keys"], MAX_SHOWN, process["queue"]["is_cut"])
+    return {**data, "state": _state(process), "set_limit": set_limit, "keys": keys, "rest": rest}
 
 
 def _period(data: Mapping[str, Any], _view: View, hours: int) -> Mapping[str, Any]:
@@ -224,7 +228,8 @@ def _period(data: Mapping[str, Any], _view: View, hours: int) -> Mapping[str, An
 def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
     process = data["process"]
     name, wanted = process["name"], view.query.get("q", "").casefold()
-    requests = [each for each in data["requests"] if wanted in each["request_id"].casefold()]
+    texts = ((each, (each["request_id"], each.get("key") or "")) for each in data["requests"])
+    requests = [each for each, of in texts if any(wanted in text.casefold() for text in of)]
     paged = view.page_of(requests)
     offered = {each["execution"] for each in paged["rows"]}
 
@@ -239,6 +244,7 @@ def _queue(data: Mapping[str, Any], view: View) -> Mapping[str, Any]:
         "queued": "more than " * data["is_cut"] + f"{data['queued']:,}",
         "all": len(data["requests"]),
         "paged": paged,
+        "keyed": any(each.get("key") for each in [*data["requests"], *process["holders"]]),
         **_empty_queue(process, data["event_source"]),
         "cancel": cancel,
         "holders": [_holder(each, name) for each in process["holders"]],
