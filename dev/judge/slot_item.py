@@ -8,8 +8,9 @@ parsed without the product's code, so that a bug of its parser hides nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class Holder(NamedTuple):
     redriven: bool = False
     until: int = 0
     code: str = ""
+    key: str = ""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Holder:
@@ -51,6 +53,7 @@ class Holder(NamedTuple):
             "redriven" in raw,
             int(raw["until"]["N"]) if "until" in raw else 0,
             raw.get("code", {"S": ""})["S"],
+            raw.get("key", {"S": ""})["S"],
         )
 
     @property
@@ -71,6 +74,8 @@ class Item:
         grants: changes with each grant of slots to requests.
         interval: of the process's rate, in milliseconds; 0 without a rate.
         lead: by how many milliseconds a start may come before `next_start`, which is in milliseconds since the epoch.
+        key_limit: the limit of each key without one in `key_limits`; None: there is none.
+        after_keys: rank of a priority -> the key whose turn was last in it, unless it was that of no key.
         at: when it was written, in seconds since the epoch, if that was recorded.
     """
 
@@ -86,6 +91,9 @@ class Item:
     lead: int = 0
     next_start: int = 0
     at: float = 0.0
+    key_limit: int | None = None
+    key_limits: Mapping[str, int] = field(default_factory=dict)
+    after_keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, raw: Mapping[str, Any], at: float = 0.0) -> Item:
@@ -105,12 +113,28 @@ class Item:
             lead=(rate["burst"] - 1) * interval if rate else 0,
             next_start=int(raw.get("next_start", {"N": "0"})["N"]),
             at=at,
+            key_limit=int(raw["key_limit"]["N"]) if "key_limit" in raw else None,
+            key_limits={key: int(of["N"]) for key, of in raw.get("key_limits", {"M": {}})["M"].items()},
+            after_keys={rank: of["S"] for rank, of in raw.get("after_keys", {"M": {}})["M"].items()},
         )
 
     @property
     def weight(self) -> int:
         """The sum of the holders' weights."""
         return sum(holder.weight for holder in self.holders.values())
+
+    @property
+    def held_by_key(self) -> Counter[str]:
+        """The sum of the holders' weights, by key; "" are requests without one. A lease belongs to none."""
+        held = Counter[str]()
+        for holder in self.holders.values():
+            held[holder.key] += 0 if holder.is_lease else holder.weight
+        return held
+
+    def limit_of(self, key: str) -> float:
+        """The limit of a key; infinite if there is none."""
+        limit = self.key_limits.get(key, self.key_limit)
+        return math.inf if limit is None else limit
 
     def without(self, holders: Mapping[str, Holder]) -> Item:
         left = {name: holder for name, holder in self.holders.items() if name not in holders}
@@ -123,10 +147,12 @@ class Asked(NamedTuple):
     Attributes:
         weight: 0 is the process's default weight. None: not known.
         adopted: an operator has adopted the execution, which ran already without a slot.
+        key: "" for none. None: not known.
     """
 
     weight: int | None = None
     adopted: bool = False
+    key: str | None = None
 
 
 AskedBy = Callable[[str, Holder], Asked | None]
@@ -194,6 +220,8 @@ def _wrong_grant(before: Item, name: str, holder: Holder, asked: Asked | None) -
     weighs = holder.weight if asked is None or asked.weight is None else asked.weight or before.default_weight
     if holder.weight != weighs:
         yield Breach("S1", f"{name} has weight {holder.weight}, but its request weighs {weighs}")
+    if asked is not None and asked.key not in (None, holder.key):
+        yield Breach("S1", f"{name} has key {holder.key!r}, but its request has {asked.key!r}")
     if before.target == NO_TARGET and not holder.is_lease:
         yield Breach("S10", f"{name} takes a slot of a process for leases")
 
@@ -208,6 +236,9 @@ def _wrong_grants(free: Item, after: Item, granted: Mapping[str, Holder], writer
         seen = f"slots_in_use {free.count}, {len(free.holders)} holders of {free.weight}, the limit {free.limit}"
         text = f"{sorted(granted)} of weight {weight} take slots that are not free"
         yield Breach("S1", f"{text}: {seen}, paused {free.paused}")
+    for key in {holder.key for holder in granted.values() if not holder.is_lease}:
+        if (held := after.held_by_key[key]) > free.limit_of(key):
+            yield Breach("S1", f"{sorted(granted)} are granted, and key {key!r} has {held} of {free.limit_of(key)}")
     if after.grants <= free.grants and free.target != NO_TARGET:
         yield Breach("S5", f"{sorted(granted)} are granted, and grants stays {free.grants}")
     if not free.interval:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dev.judge.grant_order import Row, wrong_order
-from dev.judge.slot_item import Holder, Item
+from dev.judge.slot_item import Asked, Holder, Item, wrong_step
 from dev.scenarios.faults.fault_player import FaultMark
 from dev.scenarios.faults.fault_run import whole_run
 from dev.scenarios.runner import audit
@@ -33,6 +34,26 @@ def test_a_write_that_no_condition_allows_fails_the_run() -> None:
     assert [each.result for each in audit.checks_of(whole().history, whole().run, [])] == [Result.HOLDS] * 6
 
 
+@pytest.mark.parametrize(
+    ("holder", "limits", "breach"),
+    [
+        (Holder("RESERVED", key="k"), {"key_limit": 2}, ""),
+        (Holder("RESERVED", key="k"), {"key_limit": 1}, "key 'k' has 2 of 1"),
+        (Holder("RESERVED", key="k"), {"key_limit": 2, "key_limits": {"k": 1}}, "key 'k' has 2 of 1"),
+        (Holder("RESERVED", weight=2), {"key_limit": 1}, "key '' has 2 of 1"),
+        (Holder("LEASED", key="", weight=2), {"key_limit": 1}, ""),
+        (Holder("RESERVED", key="l"), {}, "x has key 'l', but its request has 'k'"),
+    ],
+)
+def test_a_key_never_has_more_than_its_limit(holder: Holder, limits: dict[str, Any], breach: str) -> None:
+    held = {"k1": Holder("RUNNING", key="k"), "lease": Holder("LEASED")}
+    before = Item("p", 9, 2, held, **limits)
+    after = replace(before, holders={**held, "x": holder}, count=2 + holder.weight, grants=1)
+    found = [each.text for each in wrong_step(before, after, lambda *_: Asked(key="k" if holder.key else None))]
+    assert len(found) == bool(breach)
+    assert not breach or breach in found[0]
+
+
 def test_an_execution_that_an_operator_has_adopted_takes_a_slot_above_the_limit() -> None:
     running = {"sample-1": HELD._replace(state="RUNNING", target="job")}
     items = [Item("sample", 1, 0, {}), Item("sample", 1, 2, running)]
@@ -47,7 +68,16 @@ def _item(grants: int, *holders: str, limit: int = 1, state: str = "RESERVED") -
     return Item("p", limit, len(holders), {name: Holder(state) for name in holders}, grants=grants)
 
 
+def _keyed(grants: int, *holders: str, turns: str = "", limit: int | None = None) -> Item:
+    """An item of three slots, whose holders have the first characters of their names as keys."""
+    held = {name: Holder("RESERVED", key=name[0]) for name in holders}
+    after = {"1": turns} if turns else {}
+    return Item("p", 3, len(held), held, grants=grants, after_keys=after, key_limit=limit)
+
+
 A, B = Row("p", "a", "1#1"), Row("p", "b", "1#2")
+K1, K2, L1, M1 = (Row("p", name, f"1#/{name[0]}\t{at}") for at, name in enumerate(("k1", "k2", "l1", "m1")))
+KEYS = [_keyed(1), K1, K2, L1, _keyed(2)]
 ORDERS: dict[str, tuple[list[Item | Row], str]] = {
     "in order": ([_item(1), A, B, _item(2), _item(3, "a")], ""),
     "one in front is passed": ([_item(1), A, B, _item(2), _item(3, "b")], "b is granted a slot before a, which is in"),
@@ -58,6 +88,41 @@ ORDERS: dict[str, tuple[list[Item | Row], str]] = {
     "one that holds a slot": ([_item(1, limit=2), A, B, _item(2, "a", limit=2), _item(3, "a", "b", limit=2)], ""),
     "one that was put back": ([_item(1), A, B, _item(2, "a"), _item(3), _item(4, "b")], "before a"),
     "a batch": ([_item(1, limit=2), A, B, _item(2, limit=2), _item(3, "a", "b", limit=2)], ""),
+    "the turn of each key, in one grant": ([*KEYS, _keyed(3, "k1", "l1", "k2", turns="k")], ""),
+    "a second turn before the first one of another key": ([*KEYS, _keyed(3, "k1", "k2", turns="k")], "k2 is granted a"),
+    "the turn after the one that was last": (
+        [_keyed(1, turns="k"), K1, L1, _keyed(2, turns="k"), _keyed(3, "l1", turns="l")],
+        "",
+    ),
+    "a key whose turn was last": (
+        [_keyed(1, turns="k"), K1, L1, _keyed(2, turns="k"), _keyed(3, "k1", turns="k")],
+        "k1 is granted a slot before l1",
+    ),
+    "the other order of turns": (
+        [_keyed(1, turns="k"), K1, L1, M1, _keyed(2, turns="k"), _keyed(3, "m1", turns="m")],
+        "m1 is granted a slot before l1",
+    ),
+    "a key that is passed at its limit": (
+        [_keyed(1, "k0", limit=1), K1, L1, _keyed(2, "k0", limit=1), _keyed(3, "k0", "l1", turns="l", limit=1)],
+        "",
+    ),
+    "a key that a heavier request keeps back, which the plan perhaps knew": (
+        [
+            *(_keyed(1, "k0", limit=2), K2, L1, _keyed(2, "k0", limit=2), K1._replace(weight=2)),
+            _keyed(3, "k0", "l1", turns="l", limit=2),
+        ],
+        "",
+    ),
+    "one above the limit of its key": (
+        [_keyed(1, limit=1), K1._replace(weight=2), K2, _keyed(2, limit=1), _keyed(3, "k2", turns="k", limit=1)],
+        "",
+    ),
+    "within a key": ([*KEYS, _keyed(3, "k2", "l1", turns="l")], "k2 is granted a slot before k1"),
+    "a higher priority of another key": (
+        [_keyed(1), A._replace(place="0#/z\t1"), K1, _keyed(2), _keyed(3, "k1", turns="k")],
+        "k1 is granted a slot before a",
+    ),
+    "a turn that the item does not note": ([*KEYS, _keyed(3, "k1", turns="l")], "the last turns are {'1': 'k'}"),
     "another process": ([_item(1), A._replace(process="q"), B, _item(2), _item(3, "b")], ""),
 }
 

@@ -106,7 +106,7 @@ def _writes_are_right(history: WorkHistory, changes: Sequence[Change]) -> CheckR
 
     def asked(name: str, _: Holder) -> Asked:
         row = history.row(name)
-        return Asked((row.weight or 0) if row else None, adopted=name in adopted)
+        return Asked((row.weight or 0) if row else None, name in adopted, row.key if row else None)
 
     items = items_of(changes)
     problems: dict[str, list[str]] = defaultdict(list)
