@@ -13,10 +13,11 @@ from random import Random
 from typing import Any
 
 from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, Wait
+from slotkeeper.slots.plan import Behind, Blocked, InPause, KeyBlocked, Stopped, Wait
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.audit.intervals import percentile
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, ReplayCourse
 
@@ -67,7 +68,8 @@ def _course(
         ends[name] = _end_of(holder, durations, now, (shares[at] + 0.5) / replays)
     random = Random(at)  # noqa: S311
     if (drift := process.slots_in_use - process.held_weight) > 0:  # which frees nothing
-        holder = Holder("RUNNING", int(now), "", None, {}, drift)
+        # No key has it, as no key has a lease.
+        holder = Holder("LEASED", int(now), "", None, {}, drift)
         process = replace(process, holders={**process.holders, "": holder})
     works = [
         QueuedWork(**vars(row.queued), arrives=now, seconds=random.choice(durations) if durations else math.inf)
@@ -119,6 +121,8 @@ def _why(execution: str, course: ReplayCourse, samples: str, is_known: bool) -> 
     match wait and wait.reason:
         case Blocked(weight, slot_limit):
             return f"not known: its weight {weight} is above the limit {slot_limit}"
+        case KeyBlocked(key, weight, key_limit):
+            return f"not known: its weight {weight} is above the limit {key_limit} of {of_key(key)}"
         case Stopped():
             return "not known: the limit is 0"
         case InPause():

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan, plan_queue
+from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, passed_by, plan, plan_queue
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
 from slotkeeper.slots.queued import Queued, QueuePart, rank_of
 from slotkeeper.slots.rate import after_start
@@ -179,7 +179,12 @@ class Replay:
 
     def _plan(self, most: int) -> tuple[Plan, dict[str, QueuedWork]]:
         """The plan of the queue, of which as much is read as it needs, and the requests that were read."""
-        planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most)
+        passed = None
+        while True:
+            planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most, passed=passed)
+            passed = passed_by(planned)
+            if passed is None or planned.starts:
+                break
         return planned, {name: work for name, work in parts.found.items() if isinstance(work, QueuedWork)}
 
     def _read(self, after: str, until: str, most: int | None) -> QueuePart:

@@ -9,7 +9,7 @@ import pytest
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import Queued, before_key
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import QueuedRow
 from slotkeeper_cli.expected_start import expected_starts
@@ -28,11 +28,12 @@ def held(*ages: float, **changes: Any) -> dict[str, Any]:
 
 def queue(*queued: dict[str, Any]) -> list[QueuedRow]:
     """Requests `p-0`, `p-1`, ... in their order, which were sent two minutes ago."""
-    rows = enumerate(queued)
-    return [
-        QueuedRow(Queued(f"p-{number}", f"1#{number:05}", **each), str(number), "normal", NOW - 120)
-        for number, each in rows
-    ]
+    made = []
+    for number, each in enumerate(queued):
+        fields = dict(each)
+        place = f"{before_key('1', fields.pop('key', ''))}{number:05}"
+        made.append(QueuedRow(Queued(f"p-{number}", place, **fields), str(number), "normal", NOW - 120))
+    return made
 
 
 LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 300, code="c")
@@ -61,6 +62,30 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], l
         [{"weight": 3}, {}],
         TENS,
         [(600, "in 10 min"), (1200, "in 20 min")],
+    ),
+    "the keys have turns": (
+        held(180),
+        [{"key": "a"}, {"key": "a"}, {"key": "b"}],
+        TENS,
+        [(420, "in 7"), (1620, "in 27"), (1020, "in 17")],
+    ),
+    "a key at its limit waits for its own holder": (
+        held(180, slot_limit=3, key_limit=1, holders={"x": Holder("RUNNING", int(NOW - 180), "", None, {}, key="a")}),
+        [{"key": "a"}, {"key": "b"}, {}],
+        TENS,
+        [(420, "in 7 min"), (0, "now"), (0, "in 0 s")],
+    ),
+    "above the limit of its key": (
+        {"slot_limit": 3, "key_limits": {"a": 1}},
+        [{"key": "a", "weight": 2}, {"weight": 2}],
+        TENS,
+        [(None, 'not known: its weight 2 is above the limit 1 of key "a"'), (0, "now")],
+    ),
+    "a counter that has drifted takes no part of a key's limit": (
+        {"slot_limit": 2, "slots_in_use": 1, "key_limit": 1},
+        [{}],
+        TENS,
+        [(0, "now")],
     ),
     "a lease ends at any time until its end": (
         {"holders": {"lease": LEASE}, "slots_in_use": 1},

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slotkeeper.slots.plan import FIRST_READ, MAX_READS
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.queued import before_key
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.intervals import weighted_steps
 from slotkeeper_cli.replay import QueuedWork, Replay, ReplayCourse, SettingsChange
@@ -76,6 +78,21 @@ NEVER = math.inf
 )
 def test_requests_start_as_computed(found: list[float], expected: list[float]) -> None:
     assert found == expected
+
+
+def test_more_keys_at_their_limit_than_one_plan_reads_do_not_hide_those_behind_them() -> None:
+    keys = [f"{number:03}" for number in range(MAX_READS + 9)]
+    queue = [
+        QueuedWork(f"p-{key}-{at}", f"{before_key('1', key)}{at:02}", arrives=0, seconds=NEVER)
+        for key in keys
+        if key != keys[-2]
+        for at in range(FIRST_READ + 1)
+    ]
+    # The turns begin behind the key that started last.
+    last = QueuedWork("p-last", f"{before_key('1', keys[-2])}1", arrives=5, seconds=1)
+    process = replace(PROCESS, slot_limit=len(keys) + 1, key_limit=1)
+    started = Replay(process, [*queue, last], 0.0, ends={}).run().starts
+    assert started == {**{f"p-{key}-0": 0 for key in keys if key != keys[-2]}, "p-last": 5}
 
 
 def test_many_blocked_requests_do_not_hide_those_behind_them() -> None:
