@@ -18,9 +18,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, passed_by, plan, plan_queue
+from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan, plan_queue
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
-from slotkeeper.slots.queued import Queued, QueuePart, rank_of
+from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart, rank_of
 from slotkeeper.slots.rate import after_start
 
 # Seconds from one start to the next one of a process that could start too: twice as long as its rows permit, some 60 a
@@ -179,19 +179,18 @@ class Replay:
 
     def _plan(self, most: int) -> tuple[Plan, dict[str, QueuedWork]]:
         """The plan of the queue, of which as much is read as it needs, and the requests that were read."""
-        passed = None
-        while True:
-            planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most, passed=passed)
-            passed = passed_by(planned)
-            if passed is None or planned.starts:
-                break
+        planned, parts = plan_queue(self._read, self._process, self._now, age=math.inf, most=most)
+        while planned.unread and not planned.starts:
+            planned, parts = plan_queue(
+                self._read, self._process, self._now, age=math.inf, most=most, passed=planned.unread
+            )
         return planned, {name: work for name, work in parts.found.items() if isinstance(work, QueuedWork)}
 
-    def _read(self, after: str, until: str, most: int | None) -> QueuePart:
+    def _read(self, after: str, most: int | None) -> QueuePart:
         """A part of the queue, as RequestTable.queue reads it, and also what is above the limit."""
-        begin, end = (bisect_right(self._queue, place, key=_place) for place in (after, until))
-        read = self._queue[begin : end if most is None else min(end, begin + most)]
-        return QueuePart(read, after, read[-1].place if len(read) < end - begin else until)
+        begin = bisect_right(self._queue, after, key=_place)
+        read = self._queue[begin : None if most is None else begin + most]
+        return QueuePart(read, after, read[-1].place if begin + len(read) < len(self._queue) else QUEUE_END)
 
     def _start(self, work: QueuedWork, delay: float = 0.0) -> None:
         """Start a request; it holds its slot from now on."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.plan import FIRST_READ, MAX_READS
+from slotkeeper.slots.plan import KEY_READ, MAX_READS
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.queued import before_key
 from slotkeeper.slots.rate import Rate
@@ -86,7 +86,7 @@ def test_more_keys_at_their_limit_than_one_plan_reads_do_not_hide_those_behind_t
         QueuedWork(f"p-{key}-{at}", f"{before_key('1', key)}{at:02}", arrives=0, seconds=NEVER)
         for key in keys
         if key != keys[-2]
-        for at in range(FIRST_READ + 1)
+        for at in range(KEY_READ + 1)
     ]
     # The turns begin behind the key that started last.
     last = QueuedWork("p-last", f"{before_key('1', keys[-2])}1", arrives=5, seconds=1)

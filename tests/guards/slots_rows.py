@@ -116,7 +116,7 @@ QUEUE = [
     Row(
         "s9b-the-deadline-is-not-checked",
         "A request starts after its start_before.",
-        code(plan.plan, "request.start_before is not None and now >= request.start_before", "False"),
+        code(plan._Planning.sort, "request.start_before is not None and self.now >= request.start_before", "False"),
         f"{SLOTS}/test_plan.py::test_s9b_who_leaves_the_queue_without_a_start",
     ),
     Row(

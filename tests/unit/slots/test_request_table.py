@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.slots.queued import QUEUE_END
+from slotkeeper.slots.queued import QUEUE_END, QUEUE_START
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
 from slotkeeper.slots.request_table import (
     FAILURES,
@@ -50,7 +50,7 @@ def test_the_queue_is_read_in_its_order_and_without_what_is_above_the_limit(scen
     assert [each.place for page in pages for each in page] == sorted(each.place for page in pages for each in page)
     assert (first.requests[0].skips, first.requests[1].skips) == (True, False)
     assert [each.weight for page in pages for each in page] == [None, None, 2, None]
-    assert (first.after, first.until, second.until) == ("", first.requests[-1].place, QUEUE_END)
+    assert (first.after, first.until, second.until) == (QUEUE_START, first.requests[-1].place, QUEUE_END)
     assert reads == [True, True]
 
 

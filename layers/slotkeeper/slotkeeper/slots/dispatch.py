@@ -29,7 +29,7 @@ from functools import partial
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS, Bell, Doorbell
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Grants
-from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, passed_by, plan, plan_queue
+from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, plan, plan_queue
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
 from slotkeeper.slots.queued import QueuePart
 from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody, RequestTable
@@ -171,6 +171,7 @@ class _Dispatch:
         planned = self._plan(seen, now, most)
         if planned.leaves:
             leavings = [_leaving(leave) for leave in planned.leaves]
+            self.passed = None  # each may have kept back others of its key
             self.report.left += tools.requests.leave(seen.name, leavings, now)
             return True, tools.grants.read(seen.name)
         granted = GrantMade(seen.grants)
@@ -184,13 +185,14 @@ class _Dispatch:
             granted = write
         again = [name for name in planned.again if name not in self.tried][:MAX_STARTS]
         settled = self._start(seen, planned, again, granted, now)
+        # A reservation that was removed may have filled the limit of a key.
+        self.passed = None if settled.removed or settled.not_started else planned.unread
         if settled.not_started:
             self._ring(delay=AFTER_THROTTLE_SECONDS)
             return False, seen
         if settled.unsure:  # Step Functions may be down: no more reservations than these
             return False, seen
-        self.passed = passed_by(planned)
-        if self.passed or settled.removed or len(planned.starts) == most or len(again) == MAX_STARTS:
+        if planned.unread or settled.removed or len(planned.starts) == most or len(again) == MAX_STARTS:
             return True, tools.grants.read(seen.name)
         self._look_again(seen, planned.look_again, now)
         return False, seen

@@ -21,20 +21,21 @@ A request leaves the queue without a start when its `start_before` has passed, o
 Nothing here writes. `plan` is given a process's item, what was read of its queue after that, and the time. Its result
 is what a dispatch may do, which part of the queue it must know for that, and why each request waits. `plan_queue` reads
 those parts. Without keys they are the queue's head. With keys a read begins behind the key whose turn was last, and the
-next one behind each key that is passed: their number depends on the keys, and not on how many requests these have.
+next one behind each key that is passed: their number depends on the keys, and not on how many requests these have. Such
+a key has a holder, or its limit is 0.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slotkeeper.slots.process import MAX_HOLDERS, Process
 from slotkeeper.slots.queued import (
     QUEUE_END,
+    QUEUE_START,
     WHOLE,
     Queued,
     QueuePart,
@@ -54,12 +55,12 @@ MAX_STARTS = 25
 LOOK_AHEAD_SECONDS = 900
 # Reads of one plan: some 300,000 blocked requests in front of one that fits, or 100 keys that are at their limit.
 MAX_READS = 100
-# Requests of a read. As a rule they are 4 KB together, the unit by which a read is paid (DynamoDB guide, "Read
-# capacity units").
-FIRST_READ = 16
+# Requests of a read behind a key. As a rule they are 4 KB together, the unit by which a read is paid (DynamoDB guide,
+# "Read capacity units").
+KEY_READ = 16
 
-# Reads the part of a queue between two places: at most a number of requests, or None for 1 MB.
-Read = Callable[[str, str, int | None], QueuePart]
+# Reads the part of a queue behind a place: at most a number of requests, or None for 1 MB.
+Read = Callable[[str, int | None], QueuePart]
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,16 @@ class Leave:
     end: Literal["SKIPPED", "TOO_LATE"]
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A part of the queue that must be known before more can be decided: behind `after`, up to `until`."""
+class Unread(NamedTuple):
+    """The part of the queue that must be read before more can be decided.
 
+    Attributes:
+        since: the place from which on nothing can start, up to `after`. By turns: it may sort behind that one.
+        after: the place behind which to read.
+    """
+
+    since: str
     after: str
-    until: str
 
 
 @dataclass(frozen=True)
@@ -196,8 +201,7 @@ class Plan:
         starts: the requests to start, in their order. One write may grant them all.
         leaves: the requests that leave the queue. They leave first: what is behind them may fit then.
         again: the holders whose starter has died, to be started again by name.
-        waits: execution -> why it does not start, for every other request; while a part is unread, only of those that
-            are decided.
+        waits: execution -> why it does not start, for every other request. Incomplete while a part is unread.
         next_start: of the rate, after the starts, in milliseconds since the epoch.
         after_keys: rank of a priority -> the key of its last start, after the starts.
         look_again: when something changes without a write, in seconds since the epoch. None: nothing
@@ -261,182 +265,143 @@ class _Free:
             self.next_start = after_start(self.process.rate, self.next_start, self.now)
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A request that starts when it is its turn and it fits."""
-
-    request: Queued
-    weight: int
-
-
-class _Turns:
-    """The candidates of one priority, by key, and whose turn it is.
-
-    Args:
-        last: the key of the last start; "" sorts behind all keys, so that the first one is next.
-    """
-
-    def __init__(self, rank: str, last: str) -> None:
-        self.rank, self.last = rank, last
-        self.lines: dict[str, deque[_Candidate]] = {}  # also of keys without a candidate
-        self.ends: dict[str, str] = {}  # key -> the place of its last candidate that was removed
-
-    def remove(self, key: str) -> None:
-        """Remove the first candidate of a key."""
-        self.ends[key] = self.lines[key].popleft().request.place
-
-    def next(self, parts: QueueParts, passed: Callable[[str], bool]) -> str | Unread | None:
-        """The key whose turn is next, or what must be read to know it; None if no key has a candidate.
-
-        Args:
-            passed: whether a key is passed, so that it need not be known what it has.
-        """
-        at = behind_key(self.rank, self.last)
-        for key in self._keys():
-            begin, end = before_key(self.rank, key), behind_key(self.rank, key)
-            if unread := self._unread(parts, at, begin):
-                return unread
-            at = end
-            if passed(key):
-                continue
-            line = self.lines[key]
-            after = parts.unread(self.ends.get(key, begin), line[0].request.place if line else end)
-            if after is not None:
-                return Unread(after, end)
-            if line:
-                return key
-        return self._unread(parts, at, behind_key(self.rank, self.last))
-
-    def rest(self) -> Iterator[_Candidate]:
-        """Remove the candidates that are left, in turns."""
-        left = deque(key for key in self._keys() if self.lines[key])
-        while left:
-            key = left.popleft()
-            yield self.lines[key].popleft()
-            if self.lines[key]:
-                left.append(key)
-
-    def _keys(self) -> list[str]:
-        """The keys that are known, from the one behind the last turn up to that one."""
-        keys = sorted(self.lines, key=_in_order)
-        first = bisect_right(keys, _in_order(self.last), key=_in_order)
-        return keys[first:] + keys[:first]
-
-    def _unread(self, parts: QueueParts, at: str, until: str) -> Unread | None:
-        """What is not known from one place round to another."""
-        end = behind_rank(self.rank)
-        for begin, ends in [(at, until)] if at <= until else [(at, end), (before_rank(self.rank), until)]:
-            if (after := parts.unread(begin, ends)) is not None:
-                return Unread(after, end)
-        return None
-
-
-def _in_order(key: str) -> tuple[bool, str]:
-    return not key, key
-
-
 class _Planning:
     """A plan in the making: first the starts, then why each of the others waits."""
 
-    def __init__(self, process: Process, now: float, most: int) -> None:
-        self.process, self.now, self.most = process, now, most
+    def __init__(self, process: Process, now: float, most: int, parts: QueueParts) -> None:
+        self.process, self.now, self.most, self.parts = process, now, most, parts
         self.free = _Free(process, now)
-        self.ranks: dict[str, _Turns] = {}
+        # rank -> key -> the requests that start when it is their turn and they fit; a key may have none
+        self.lines: dict[str, dict[str, deque[Queued]]] = {rank: {} for rank in process.after_keys}
         self.starts: list[PlannedStart] = []
         self.leaves: list[Leave] = []
         self.waits: dict[str, Wait] = {}
         self.times: list[float] = []  # at which something changes without a write
-        self.full: set[str] = set()  # keys whose first request does not fit into their limit
         self.next_start = process.next_start
-        self.after_keys = dict(process.after_keys)
-        self.refused: Reason | None = None  # why the first request that cannot start cannot
+        self.after_keys = process.after_keys
+        self.last = dict(process.after_keys)  # the same, also after the starts of the next round
+        self.full: set[str] = set()  # keys whose first request does not fit into their limit
+        self.refused: HoldsBack | None = None  # why the process has no room for the next request
+        self.unread: Unread | None = None
         self._ahead: Counter[str | None] = Counter()  # the number of requests that wait, of each key, and None of all
 
     def sort(self, queued: Iterable[Queued]) -> None:
-        """Divide the requests into candidates, by priority and key, and others, which are decided immediately."""
+        """Divide the requests into lines, and others, which are decided immediately."""
         for request in queued:
-            rank, weight = rank_of(request.place), request.weight or self.process.default_weight
-            turns = self.ranks.setdefault(rank, _Turns(rank, self.process.after_keys.get(rank, "")))
-            line = turns.lines.setdefault(request.key, deque())
+            line = self.lines.setdefault(rank_of(request.place), {}).setdefault(request.key, deque())
             if request.execution in self.process.holders:
                 self.waits[request.execution] = Wait(Starting(), 0, 0)
             elif request.start_before is not None and self.now >= request.start_before:
                 self.leaves.append(Leave(request.execution, "TOO_LATE"))
-            elif reason := self.free.blocks(request.key, weight):
+            elif reason := self.free.blocks(request.key, self._weight(request)):
                 self._wait(request, reason)
+            elif self.parts.is_passed(request.place):
+                self._wait(request, Behind(""))
             else:
-                line.append(_Candidate(request, weight))
-        self.ranks = dict(sorted(self.ranks.items()))
+                line.append(request)
 
-    def start(self, parts: QueueParts) -> Unread | None:
-        """Start what can start, in turns; return what must be read first, if anything must."""
-        at = ""
-        for rank, turns in self.ranks.items():
-            if unread := self._unread(parts, at, before_rank(rank)):
-                return unread
-            while (key := turns.next(WHOLE if self._is_over() else parts, self._passes)) is not None:
-                if isinstance(key, Unread):
-                    return key
-                candidate = turns.lines[key][0]
-                request, weight = candidate.request, candidate.weight
-                key_is_full = self.free.refuses_key(key, weight)
-                reason = key_is_full or self.free.refuses(weight)
-                if reason and request.skips:
-                    turns.remove(key)
-                    self._wait(request, reason)
-                elif key_is_full:
-                    self.full.add(key)
-                elif reason:
-                    return None
-                else:
-                    self._take(turns, candidate)
+    def start(self) -> None:
+        """Start what can start, until something must be read, or the process has no room."""
+        at = QUEUE_START
+        for rank in sorted(self.lines):
+            if self._knows(QUEUE_START, at, before_rank(rank)):
+                self._take_turns(rank)
+            if self.refused or self.unread:
+                return
             at = behind_rank(rank)
-        return self._unread(parts, at, QUEUE_END)
+        self._knows(QUEUE_START, at, QUEUE_END)
 
-    def _take(self, turns: _Turns, candidate: _Candidate) -> None:
-        request, weight, key = candidate.request, candidate.weight, candidate.request.key
-        self.free.take(key, weight)
-        turns.remove(key)
-        turns.last = key
+    def _take_turns(self, rank: str) -> None:
+        last = self._last_turn(rank)
+        turns: deque[str | tuple[str, str]] = deque()  # each key, and each part between two keys: it may contain others
+        for begin, end in [(last, behind_rank(rank)), (before_rank(rank), last)]:
+            at = begin
+            for key in self.lines[rank]:
+                if begin < (behind := behind_key(rank, key)) <= end:
+                    turns += [(at, before_key(rank, key)), key]
+                    at = behind
+            turns.append((at, end))
+        while turns and not self.refused and not self.unread:
+            turn = turns.popleft()
+            if isinstance(turn, tuple):
+                self._knows(self._last_turn(rank), *turn)
+            elif self._starts_one(rank, turn):
+                turns.append(turn)
+
+    def _starts_one(self, rank: str, key: str) -> bool:
+        """Start the next request of a key, if it can start."""
+        line = self.lines[rank][key]
+        while key not in self.full and not self.free.refuses_key(key, 1):
+            until = line[0].place if line else behind_key(rank, key)
+            if not self._knows(self._last_turn(rank), before_key(rank, key), until) or not line:
+                return False
+            request, weight = line[0], self._weight(line[0])
+            reason = self.free.refuses_key(key, weight) or self.free.refuses(weight)
+            if not reason:
+                self._take(rank, line.popleft(), weight)
+                return True
+            if request.skips:
+                self._wait(line.popleft(), reason)
+            elif isinstance(reason, KeyFull):
+                self.full.add(key)
+            else:
+                self.refused = reason
+                return False
+        return False
+
+    def _take(self, rank: str, request: Queued, weight: int) -> None:
+        self.free.take(request.key, weight)
+        self.last[rank] = request.key
         if len(self.starts) == self.most:
             self._wait(request, NextRound())
             return
-        self.starts.append(PlannedStart(request.execution, weight, key))
+        self.starts.append(PlannedStart(request.execution, weight, request.key))
         self.next_start = self.free.next_start
-        if key:
-            self.after_keys[turns.rank] = key
-        else:
-            self.after_keys.pop(turns.rank, None)
+        self.after_keys = {rank: key for rank, key in self.last.items() if key}
 
-    def _is_over(self) -> bool:
-        """Whether no more can start in this round, whatever is queued."""
-        return len(self.starts) == self.most or self.free.refuses(1) is not None
+    def _knows(self, since: str, after: str, until: str) -> bool:
+        """Whether a part is known, or need not be, since no more can start in this round."""
+        begin = self.parts.unread(after, until)
+        if begin is None:
+            return True
+        self.refused = self.free.refuses(1)
+        if not self.refused and len(self.starts) < self.most:
+            self.unread = Unread(since, begin)
+        return not self.refused and not self.unread
 
-    def _passes(self, key: str) -> bool:
-        return key in self.full or self.free.refuses_key(key, 1) is not None
+    def _weight(self, request: Queued) -> int:
+        return request.weight or self.process.default_weight
 
-    def _unread(self, parts: QueueParts, at: str, until: str) -> Unread | None:
-        after = None if self._is_over() else parts.unread(at, until)
-        return None if after is None else Unread(after, QUEUE_END)
+    def _last_turn(self, rank: str) -> str:
+        """Behind the key whose turn was last. Without one that is behind all keys, so that the first one is next."""
+        return behind_key(rank, self.last.get(rank, ""))
 
     def wait(self) -> None:
-        """Let all that is left wait, in turns."""
+        """Let all that is left wait, in the order in which it would start."""
         first_of_key: dict[str, str] = {}
         first = ""
-        for turns in self.ranks.values():
-            for candidate in turns.rest():
-                request, weight = candidate.request, candidate.weight
-                reason: Reason | None
-                if request.key in first_of_key:
-                    reason = Behind(first_of_key[request.key])
-                elif reason := self.free.refuses_key(request.key, weight):
-                    if not request.skips:
-                        first_of_key[request.key] = request.execution
-                elif first:
-                    reason = Behind(first)
-                elif (reason := self.free.refuses(weight)) and not request.skips:
-                    first, self.refused = request.execution, reason
-                self._wait(request, reason or NextRound())
+        for request in self._left():
+            reason: Reason | None
+            if request.key in first_of_key:
+                reason = Behind(first_of_key[request.key])
+            elif reason := self.free.refuses_key(request.key, self._weight(request)):
+                if not request.skips:
+                    first_of_key[request.key] = request.execution
+            elif first:
+                reason = Behind(first)
+            elif (reason := self.free.refuses(self._weight(request))) and not request.skips:
+                first = request.execution
+            self._wait(request, reason or NextRound())
+
+    def _left(self) -> Iterator[Queued]:
+        """Remove the requests that are left, in turns."""
+        for rank, lines in sorted(self.lines.items()):
+            last = self._last_turn(rank)
+            turns = deque(sorted(lines, key=lambda key: behind_key(rank, key) <= last))
+            while turns:
+                if line := lines[key := turns.popleft()]:
+                    yield line.popleft()
+                    turns.append(key)
 
     def _wait(self, request: Queued, reason: Reason) -> None:
         """Let a request wait, or leave if it skips."""
@@ -451,10 +416,8 @@ class _Planning:
         if request.start_before is not None:
             self.times.append(request.start_before)
 
-    def look_again(self, parts: QueueParts) -> float | None:
+    def look_again(self) -> float | None:
         """When something changes without a write, if that is soon."""
-        if self.refused is None and parts.unread("", QUEUE_END) is not None:
-            self.refused = self.free.refuses(1)
         if isinstance(self.refused, TooEarly):
             self.times.append(self.refused.due / 1000)
         if isinstance(self.refused, NoRoom | TooManyHolders) and self.process.next_expiry is not None:
@@ -481,13 +444,11 @@ def plan(
         most: the number of holders that one write may add.
         parts: the parts of the queue that were read. By default all of it.
     """
-    planning = _Planning(process, now, most)
+    planning = _Planning(process, now, most, parts)
     planning.sort(queued)
-    unread = planning.start(parts)
-    look_again = None
-    if unread is None:
+    planning.start()
+    if not planning.unread:
         planning.wait()
-        look_again = planning.look_again(parts)
     return Plan(
         tuple(planning.starts),
         tuple(planning.leaves),
@@ -495,8 +456,8 @@ def plan(
         planning.waits,
         planning.next_start,
         planning.after_keys,
-        look_again,
-        unread,
+        None if planning.unread else planning.look_again(),
+        planning.unread,
     )
 
 
@@ -522,40 +483,18 @@ def plan_queue(
 
     Args:
         now, age, most: as of `plan`.
-        passed: two places between which nothing can start (`passed_by`).
+        passed: of a plan that had to read more: what it found that it need not know (`Plan.unread`).
     """
-    parts = QueueParts(_parts(passed) if passed else [])
+    parts = QueueParts(passed=passed)
     reserved = sum(holder.state == "RESERVED" for holder in process.holders.values())
-    number = reserved + max(FIRST_READ, 1 + min(most, process.room))
-    unread, ends = Unread(parts.unread("", QUEUE_END) or "", QUEUE_END), set[str]()
+    number, after, ends = reserved + most + 1, passed[1] if passed else QUEUE_START, set[str]()
     for _ in range(MAX_READS):
         # A read that continues another one: many that cannot start are in front of one that perhaps can.
-        part = read(unread.after, unread.until, None if unread.after in ends else number)
-        ends.add(part.until)
+        part = read(after, None if after in ends else number)
         parts.add(part)
+        ends.add(part.until)
         planned = plan(process, parts.requests, now, age=age, most=most, parts=parts)
         if planned.unread is None:
             break
-        unread = planned.unread
+        after, number = planned.unread.after, reserved + max(KEY_READ, 1 + min(most, process.room))
     return planned, parts
-
-
-def passed_by(planned: Plan) -> tuple[str, str] | None:
-    """The two places between which a plan has found nothing that can start, if it needs more reads."""
-    if planned.unread is None:
-        return None
-    after, until = planned.unread.after, planned.unread.until
-    if until == QUEUE_END:  # all of the higher priorities
-        return "", after
-    rank = rank_of(after)
-    return behind_key(rank, planned.after_keys.get(rank, "")), after
-
-
-def _parts(passed: tuple[str, str]) -> list[QueuePart]:
-    after, until = passed
-    if not after:
-        return [QueuePart((), "", until)]
-    rank = rank_of(until)
-    begin, end = before_rank(rank), behind_rank(rank)
-    around = [(after, until)] if after <= until else [(after, end), (begin, until)]
-    return [QueuePart((), "", begin), *(QueuePart((), *each) for each in around)]

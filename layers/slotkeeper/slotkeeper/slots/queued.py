@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 _KEYED, _KEY_END = "/", "\t"  # "/" sorts before the digits of a time
 _BEHIND = "~"  # behind each digit, "#" and tab
-# Behind each place.
-QUEUE_END = _BEHIND
+# Before and behind each place.
+QUEUE_START, QUEUE_END = "#", _BEHIND
 
 
 def place_of(rank: int, sent: float, sequence: str, key: str = "") -> str:
@@ -107,17 +107,24 @@ class QueuePart:
 
 
 class QueueParts:
-    """The parts of a queue that are known, each of which begins where another ends, or at a place that was not."""
+    """The parts of a queue that are known.
 
-    def __init__(self, known: Sequence[QueuePart] = ()) -> None:
+    Args:
+        known: each may overlap others.
+        passed: two places, between which nothing can start, by turns: the second one may sort before the first one.
+    """
+
+    def __init__(self, known: Sequence[QueuePart] = (), passed: tuple[str, str] | None = None) -> None:
         self.found: dict[str, Queued] = {}
+        # Of each part, in their order. No two of them meet.
         self._begins: list[str] = []
         self._ends: list[str] = []
-        for part in known:
+        self._passed = _by_turns(*passed) if passed else []
+        for part in [*known, *(QueuePart((), *each) for each in self._passed)]:
             self.add(part)
 
     def add(self, part: QueuePart) -> None:
-        """Add a part, which may overlap others."""
+        """Add a part, which may overlap others. Of an empty one only its requests."""
         self.found |= {each.execution: each for each in part.requests}
         if part.after >= part.until:
             return
@@ -131,6 +138,10 @@ class QueueParts:
         """The requests that were read, in the order of their places."""
         return sorted(self.found.values(), key=lambda each: each.place)
 
+    def is_passed(self, place: str) -> bool:
+        """Whether the request of a place cannot start now."""
+        return any(after < place <= until for after, until in self._passed)
+
     def unread(self, after: str, until: str) -> str | None:
         """The place behind which a request of this part may be that is not known; None if there is none."""
         at = bisect_right(self._begins, after) - 1
@@ -138,5 +149,13 @@ class QueueParts:
         return begin if begin < until else None
 
 
+def _by_turns(since: str, until: str) -> list[tuple[str, str]]:
+    """The parts of a queue from one place to another, round the end of its priority, and all higher priorities."""
+    rank = rank_of(until)
+    begin = before_rank(rank)
+    around = [(since, until)] if since <= until else [(since, behind_rank(rank)), (begin, until)]
+    return [(QUEUE_START, begin), *around]
+
+
 # Of a queue that was read as a whole.
-WHOLE = QueueParts([QueuePart((), "", QUEUE_END)])
+WHOLE = QueueParts([QueuePart((), QUEUE_START, QUEUE_END)])

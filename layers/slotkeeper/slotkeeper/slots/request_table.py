@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number, transact
-from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart, key_of
+from slotkeeper.slots.queued import QUEUE_END, QUEUE_START, Queued, QueuePart, key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -146,30 +146,26 @@ class RequestTable:
             return None
         return Attributes(write.item or self._table.read((row["process_name"]["S"], row["execution"]["S"])))
 
-    def queue(
-        self, process: str, slot_limit: int, after: str = "", until: str = QUEUE_END, most: int | None = None
-    ) -> QueuePart:
-        """A part of the queue, without most requests whose weight is above the limit.
+    def queue(self, process: str, slot_limit: int, after: str = QUEUE_START, most: int | None = None) -> QueuePart:
+        """The part of the queue behind a place, without most requests whose weight is above the limit.
 
         Args:
-            after, until: places; the part begins behind `after`.
             most: the number of requests to read. None: 1 MB.
         """
         request: dict[str, Any] = {
             "TableName": self._table.name,
             "IndexName": "place",
             "ConsistentRead": True,
-            "KeyConditionExpression": "process_name = :process AND place BETWEEN :after AND :until",
+            "KeyConditionExpression": "process_name = :process AND place > :after",
             "FilterExpression": "attribute_not_exists(weight) OR weight <= :limit",
             "ExpressionAttributeValues": {
                 ":process": {"S": process},
-                ":after": {"S": f"{after}\0"},  # the next text in the order of places
-                ":until": {"S": until},
+                ":after": {"S": after},
                 ":limit": number(slot_limit),
             },
         }
         answer = self._dynamodb.query(**request if most is None else {**request, "Limit": most})
-        read = answer.get("LastEvaluatedKey", {}).get("place", {}).get("S", until)
+        read = answer.get("LastEvaluatedKey", {}).get("place", {}).get("S", QUEUE_END)
         return QueuePart(list(_read_all(answer["Items"])), after, read)
 
     def due(self, process: str, until: float) -> list[Queued]:
