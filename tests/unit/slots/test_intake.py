@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.aws.dynamodb import number
+from slotkeeper.slots import queued
 from slotkeeper.slots.intake import (
     Acceptance,
     Accepted,
@@ -17,16 +18,6 @@ from slotkeeper.slots.intake import (
     SameAgain,
     accept,
     digest_of,
-)
-from slotkeeper.slots.queued import (
-    before_key,
-    before_rank,
-    behind_key,
-    behind_rank,
-    key_of,
-    place_of,
-    rank_of,
-    sent_at,
 )
 from slotkeeper.slots.request import Request, execution_name
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
@@ -90,7 +81,7 @@ def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(other:
         {"S": rejected.reason},
     )
     assert not row.keys() & {"place", "deadline", "body"}
-    assert key_of(row["placed"]["S"]) == other.key
+    assert queued.key_of(row["placed"]["S"]) == other.key
     assert scene.accept(other, "m2") == ReceivedAgain(rejected.execution)
     assert scene.row(FIRST) == known
 
@@ -101,7 +92,7 @@ def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) 
 
     assert send("m1", NOW) == Rejected(FIRST, "TooLarge", "why")
     row = scene.row(FIRST)
-    assert row["placed"] == {"S": place_of(1, NOW, "1", "acme")}
+    assert row["placed"] == {"S": queued.place_of(1, NOW, "1", "acme")}
     assert (row["state"], row["code"], row["open"]) == ({"S": "REJECTED"}, {"S": "TooLarge"}, number(-NOW))
     assert row["ended"] == row["failed"] == number(NOW)
     assert not row.keys() & {"place", "deadline", "body", "expires"}
@@ -138,7 +129,7 @@ def test_each_caller_has_a_row_of_its_own_with_its_token(scene: QueueScene) -> N
     ("fields", "attributes"),
     [
         ({"weight": 3}, {"weight": {"N": "3"}}),
-        ({"key": "acme"}, {key: {"S": place_of(1, NOW - 0.75, "1", "acme")} for key in ("place", "placed")}),
+        ({"key": "acme"}, {key: {"S": queued.place_of(1, NOW - 0.75, "1", "acme")} for key in ("place", "placed")}),
         ({"start_before": "2027-01-15T08:00:01.5Z"}, {"start_before": {"N": "1800000001.5"}}),
         ({"when_busy": "skip"}, {"skips": {"BOOL": True}, "deadline": {"N": "1799999999.25"}}),
         (
@@ -158,34 +149,25 @@ def test_what_a_request_states_is_in_its_row(
 KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3) | st.sampled_from(
     ["a", "a ", "a#", "a/", "a~", "ab", "0", "1", "/", "#", "~", " ", "e\u0301", "\uffff", "\U00010000", ""]
 )
-SENT = st.tuples(
-    st.sampled_from([0, 1, 2]), KEYS, st.sampled_from([NOW, NOW + 0.001, NOW + 10]), st.sampled_from("149")
-)
+SENT = st.tuples(st.integers(0, 2), KEYS, st.sampled_from([NOW, NOW + 0.001, NOW + 10]), st.sampled_from("149"))
 
 
 @given(sent=st.lists(SENT, max_size=12))
 @example(sent=[(1, "", NOW, sequence) for sequence in ("4", "10", "3" + 38 * "0")])  # as text "4" is the last of them
 def test_places_are_ordered_by_priority_key_time_and_sequence_number(sent: list[tuple[int, str, float, str]]) -> None:
-    def in_order(one: tuple[int, str, float, str]) -> tuple[object, ...]:
-        rank, key, at, sequence = one
-        return rank, not key, key.encode(), at, int(sequence)
-
-    def place(one: tuple[int, str, float, str]) -> str:
-        rank, key, at, sequence = one
-        return place_of(rank, at, sequence, key)
-
-    places = [place(one) for one in sorted(sent, key=in_order)]
+    in_order = sorted(sent, key=lambda one: (one[0], not one[1], one[1].encode(), one[2], int(one[3])))
+    places = [queued.place_of(rank, at, sequence, key) for rank, key, at, sequence in in_order]
     assert places == sorted(places) == sorted(places, key=str.encode)
-    assert [(rank_of(place), key_of(place), sent_at(place)) for place in places] == [
-        (str(rank), key, at) for rank, key, at, _ in sorted(sent, key=in_order)
-    ]
+    read = [(int(queued.rank_of(place)), queued.key_of(place), queued.sent_at(place)) for place in places]
+    assert read == [one[:3] for one in in_order]
 
 
 @given(rank=st.sampled_from("01"), keys=st.tuples(KEYS, KEYS), at=st.sampled_from([0, NOW, 9 * 10**9]))
 def test_all_places_of_a_key_are_together(rank: str, keys: tuple[str, str], at: float) -> None:
     """Otherwise a read that begins behind a key would find its requests, or miss those of another one."""
-    places = [place_of(int(rank), at, "9" * 39, key) for key in keys]
-    begins, ends = ([edge(rank, key) for key in keys] for edge in (before_key, behind_key))
-    assert before_rank(rank) < begins[0] < places[0] < ends[0] <= behind_rank(rank) < before_rank(str(int(rank) + 1))
+    places = [queued.place_of(int(rank), at, "9" * 39, key) for key in keys]
+    begins, ends = ([edge(rank, key) for key in keys] for edge in (queued.before_key, queued.behind_key))
+    assert queued.before_rank(rank) < begins[0] < places[0] < ends[0] <= queued.behind_rank(rank)
+    assert queued.behind_rank(rank) < queued.before_rank(f"{int(rank) + 1}")
     if keys[0] != keys[1]:
         assert ends[0] < begins[1] or ends[1] < begins[0]

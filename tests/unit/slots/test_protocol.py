@@ -101,21 +101,15 @@ def test_a_process_is_read_consistently(scene: ProtocolScene) -> None:
     assert reads == [True, True]
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        pytest.param(lambda it: it.processes.set_key_limit("p", 1), id="of all keys"),
-        pytest.param(lambda it: it.processes.set_key_limit("p", None), id="of all keys removed"),
-        pytest.param(lambda it: it.processes.set_key_limit("p", 1, "acme"), id="of one"),
-        pytest.param(lambda it: it.processes.set_key_limit("p", None, "acme"), id="of one removed"),
-        pytest.param(lambda it: it.slots.adopt("p", "p-2", NOW, "job", key="acme"), id="adopted"),
-    ],
-)
-def test_what_may_fill_a_key_refuses_a_grant_that_was_planned_before(act: Any, scene: ProtocolScene) -> None:
+@pytest.mark.parametrize("limit", [1, None])
+@pytest.mark.parametrize("key", ["", "acme"])
+def test_another_limit_of_a_key_refuses_a_grant_that_was_planned_before(
+    limit: int | None, key: str, scene: ProtocolScene
+) -> None:
     """No condition of a grant counts the weight of a key."""
     scene.change(key_limit=number(2), key_limits={"M": {"acme": number(1)}})
     seen = scene.process
-    act(scene)
+    scene.processes.set_key_limit("p", limit, key)
     changed = scene.item
     assert isinstance(scene.grants.grant(seen, [PlannedStart("p-1", 1, "acme")], 0, NOW), GrantRefused)
     assert scene.item == changed

@@ -30,20 +30,7 @@ from tests.unit.conftest import delivery
 
 LARGEST_INPUT = 262_144  # Step Functions API Reference, StartExecution, `input`
 # As they are: no form of Unicode is another one. Some characters are separators in places.
-KEYS = (
-    "k" * 64,
-    "\u20ac" * 21,
-    "\U0001f600" * 16,
-    "#",
-    "/",
-    "~",
-    " a b ",
-    "e\u0301",
-    "\u00e9",
-    "007",
-    "\u200d",
-    "\uffff",
-)
+KEYS = (*"#/~\u00e9\u200d\uffff", "k" * 64, "\U0001f600" * 16, " a b ", "e\u0301", "007")
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
@@ -111,15 +98,9 @@ BAD_BODIES = {
         "body.key must have 1 to 64 bytes; a request without a key has no field",
     ),
     "key of 65 bytes": (json.dumps({"process": "p", "key": "k" * 65}), "body.key must have at most 64 bytes .* got 65"),
-    "key of 22 characters": (
-        json.dumps({"process": "p", "key": "\u20ac" * 22}),
-        "at most 64 bytes in UTF-8, got 66 bytes",
-    ),
+    "key of 22 characters": (json.dumps({"process": "p", "key": "\u20ac" * 22}), "at most 64 bytes in UTF-8, got 66"),
     **{
-        f"key with {code}": (
-            json.dumps({"process": "p", "key": f"a{chr(code)}"}),
-            rf"body.key must contain no control character .*, got \[{re.escape(ascii(chr(code)))}\]",
-        )
+        f"key with {code}": (json.dumps({"process": "p", "key": f"a{chr(code)}"}), "body.key must contain no control")
         for code in (0, 9, 10, 0x1F, 0x7F, 0x80, 0x9F)
     },
     "key with half a surrogate pair": ('{"process": "p", "key": "a\\udfff"}', "surrogate"),
@@ -206,12 +187,10 @@ def test_a_message_may_have_any_group(group: str) -> None:
 def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str, Any], reason: str) -> None:
     """Its row needs the rest: it is listed, and its caller is answered."""
     with pytest.raises(RequestTooLarge, match=reason) as refused:
-        parse_request(
-            delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2, "key": "acme"} | body)
-        )
+        parse_request(delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2, "key": "k"} | body))
     request = refused.value.request
     assert (request.arguments, request.input, request.weight, request.caller) == ({}, None, 2, caller_of("t"))
-    assert request.key == "acme"
+    assert request.key == "k"
     assert request.execution_name == execution_name("p", "x", 1, caller_of("t"))
 
 
@@ -257,15 +236,12 @@ _nearly_requests = st.fixed_dictionaries(
 
 @given(_nearly_requests | _json_values)
 def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> None:
-    """Producers validate with the schema's file: a body must be valid for both or for neither.
-
-    JSON Schema has no bound of bytes.
-    """
+    """Producers validate with the schema's file: a body must be valid for both or for neither."""
     text = json.dumps(body)
     try:
         request = parse_request(delivery(text))
     except InvalidRequest as refused:
-        if "surrogate" not in str(refused) and "bytes in UTF-8" not in str(refused):
+        if not re.search("surrogate|bytes in UTF-8", str(refused)):  # of which a schema knows nothing
             with pytest.raises(jsonschema.ValidationError):
                 SCHEMA.validate(json.loads(text))
     else:
