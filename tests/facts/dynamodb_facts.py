@@ -69,6 +69,23 @@ def index_in_the_order_of_a_number(tables: Tables) -> list[str]:
 
 
 @FACTS.row(
+    "An index orders texts by their bytes in UTF-8. A range may begin at a text and a character 0, the next text.",
+    source=documented("Amazon DynamoDB Developer Guide, Supported data types and naming rules, String"),
+    expected=(["a", "b", "c", "d", "e", "f"], ["b"], ["c", "d"]),
+)
+def ranges_of_texts_in_an_index(tables: Tables) -> Any:
+    keys = ("/a\t1", "/a\t2", "/a \t1", "/\uffff\t1", "/\U00010000\t1", "01")
+    for execution, key_and_time in zip("abcdef", keys, strict=True):
+        tables.add(execution, place=f"1#{key_and_time}")
+
+    def between(after: str, until: str) -> list[str]:
+        ends = {":after": {"S": f"{after}\0"}, ":until": {"S": until}}
+        return executions(tables.query("place", " AND place BETWEEN :after AND :until", ends))
+
+    return between("", "~"), between("1#/a\t1", "1#/a\t~"), between("1#/a\t~", "1#/\uffff\t~")
+
+
+@FACTS.row(
     "The key of a page has the table's and the index's key attributes, and the next page begins behind that entry. A "
     "page that ends at its limit has a key, also if nothing is behind it.",
     source=(moto_verified(QUERIES, "test_query_lsi_pagination"), documented(f"{QUERY_PAGE}, LastEvaluatedKey")),
