@@ -363,9 +363,9 @@ def test_f13_a_freed_reservation_is_not_confirmed(scene: ProtocolScene) -> None:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_f5_a_slot_that_is_released_twice_is_released_once(confirmed: bool, scene: ProtocolScene) -> None:
-    scene.hold({"p-1": reserved(weight=2), "p-2": reserved()})
+    scene.hold({"p-1": reserved(weight=2) | {"key": {"S": "acme"}}, "p-2": reserved()})
     if confirmed:
         scene.do("ConfirmSlot", "p-1")
-        assert scene.seen("p-1").target == "job"
+        assert (scene.seen("p-1").target, scene.process.held_by_key) == ("job", {"acme": 2, "": 1})
     assert [scene.do("ReleaseSlot", "p-1") for _ in range(2)] == ["", REFUSED]
     assert (scene.process.slots_in_use, scene.holders) == (1, {"p-2": "RESERVED"})
