@@ -47,6 +47,6 @@ def use_text(use: Mapping[str, Any]) -> str:
 
 
 def rest_text(keys: Sequence[Any], shown: int, is_cut: bool) -> str:
-    """The rest of a list: `and 3 more keys`; empty if there is none. `is_cut`: more requests are queued than were read."""
+    """The rest of a list: `and 3 more keys`; empty if there is none. `is_cut`: some queued requests were not read."""
     more = [f"and {count(len(keys) - shown, 'more key')}"] * (len(keys) > shown)
     return ", ".join([*more, *["in the part of the queue that was read"] * is_cut])

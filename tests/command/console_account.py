@@ -93,6 +93,13 @@ def fill_troubled(operator: Operator) -> None:
         operator.leave(name, "TOO_LATE", "StartBeforePassed", "its start_before has passed", "late")
     _open_breaker(operator)
     _ago(3)
+    operator.processes.create("customers", 40, "sample-job", key_limit=4)
+    operator.processes.set_key_limit("customers", 30, "large")
+    for number, key in enumerate(["acme"] * 4 + ["large"] * 7 + ["contoso"] * 2 + [MARKUP]):
+        operator.hold(f"run-{number}", "customers", key=key)
+    for number, key in enumerate(["acme"] * 6 + ["a-customer-of-" + "0123456789" * 5] + [f"c{at}" for at in range(9)]):
+        operator.wait(f"next-{number}", "customers", key=key)
+    operator.wait("without", "customers")
     operator.hold(MARKUP, "killed-execution")
     operator.wait(LONG, "killed-execution", weight=2)
     operator.processes.pause("paused-by-night")

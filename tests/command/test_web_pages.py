@@ -20,6 +20,7 @@ AXE, AXE_DIGEST = (
 PAGES = (
     "./",
     "process/nightly-load",
+    "process/customers",
     "process/odd",
     "history/nightly-load?hours=1",
     f"request?id={LONG}&process=killed-execution",
@@ -159,7 +160,7 @@ def test_a_request_of_another_page_cannot_be_cancelled_from_here(troubled: Reade
 
 
 def test_a_sender_s_markup_stays_text(troubled: Reader) -> None:
-    for address in ("process/killed-execution", f"request?id={MARKUP}"):
+    for address in ("process/killed-execution", "process/customers", f"request?id={MARKUP}"):
         page = troubled.open(address)
         assert page.locator("main").get_by_text(MARKUP).count()
         assert page.locator("img").count() == 0

@@ -15,7 +15,6 @@ from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.targets import kind_of
-from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, period_seconds, seconds
 from slotkeeper_cli.holders import is_dead, lease_text
@@ -213,9 +212,9 @@ def _process(data: Mapping[str, Any], _view: View) -> Mapping[str, Any]:
     def set_limit(fields: Fields) -> NextStep:
         return next_step("process set-limit", process["name"], _limit(fields, 0))
 
-    keys = [{**each, "name": of_key(each["key"] or "")} for each in process["keys"][:MAX_SHOWN]]
-    rest = rest_text(process["keys"], MAX_SHOWN, process["queue"]["is_cut"])
-    return {**data, "state": _state(process), "set_limit": set_limit, "keys": keys, "rest": rest}
+    keys = process["keys"]
+    of_keys = {"keys": keys[:MAX_SHOWN], "rest": rest_text(keys, MAX_SHOWN, process["queue"]["is_cut"])}
+    return {**data, "state": _state(process), "set_limit": set_limit, **of_keys}
 
 
 def _period(data: Mapping[str, Any], _view: View, hours: int) -> Mapping[str, Any]:
