@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.process import Holder, HolderState
+from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queued import Queued, place_of
 from slotkeeper.slots.rows import QueuedRow, RequestRows
 from slotkeeper_cli.account import Account
@@ -24,40 +24,31 @@ from tests.command.situations import set_clock
 from tests.command.test_doctor_checks import process
 
 MARKUP = "<img src=x onerror=document.title='run'>"
-NOTHING = {"key": None, "in_use": 0, "limit": 2, "queued": 0}
-
-
-def _holder(key: str, weight: int = 1, state: HolderState = "RUNNING") -> Holder:
-    return Holder(state, int(NOW), "job", None, {}, weight, key)
-
-
-def _rows(*keys: str) -> list[QueuedRow]:
-    queued = [Queued(f"p-{at}", place_of(1, NOW, str(at), key)) for at, key in enumerate(keys)]
-    return [QueuedRow(each, each.execution, "normal", NOW) for each in queued]
+LEASE = Holder("LEASED", 0, "", None, {}, 2)
 
 
 @pytest.mark.parametrize(
-    ("holders", "queued", "settings", "used"),
+    ("held", "queued", "settings", "used"),
     [
-        pytest.param([""], [""], {}, [], id="no keys"),
-        pytest.param([], [], {"key_limit": 2}, [], id="nothing to show"),
-        pytest.param([""], [], {"key_limit": 2}, [NOTHING | {"in_use": 1}], id="requests without a key have a limit"),
-        pytest.param([_holder("", 2, "LEASED")], [""], {"key_limit": 2}, [NOTHING | {"queued": 1}], id="a lease"),
+        pytest.param(["", LEASE], [""], {}, [], id="no keys"),
+        pytest.param(["", LEASE], [], {"key_limit": 2}, [(None, 1, 2, 0)], id="requests without a key have a limit"),
         pytest.param(
-            ["a", "a", "b", _holder("c", 3)],
+            ["a", "a", "b", "c", "c"],
             ["b", "d", "", "e", "e"],
-            {"key_limit": 2, "key_limits": {"c": 9, "e": 0}},
-            [("e", 0, 0, 2), ("a", 2, 2, 0), ("b", 1, 2, 1), ("c", 3, 9, 0), (None, 0, 2, 1), ("d", 0, 2, 1)],
+            {"key_limit": 2, "key_limits": {"c": 8, "e": 0}},
+            [("e", 0, 0, 2), ("a", 2, 2, 0), ("b", 1, 2, 1), ("c", 2, 8, 0), (None, 0, 2, 1), ("d", 0, 2, 1)],
             id="the fullest first, then the most queued",
         ),
         pytest.param(["a", "b", "b"], [], {"key_limits": {"a": 1}}, [("a", 1, 1, 0), ("b", 2, None, 0)], id="no limit"),
         pytest.param(["a"], None, {}, [("a", 1, None, None)], id="the queue was not read"),
     ],
-)  # fmt: skip
-def test_use_by_key(holders: list[Any], queued: list[str] | None, settings: dict[str, Any], used: list[Any]) -> None:
-    held = {f"h-{at}": each if isinstance(each, Holder) else _holder(each) for at, each in enumerate(holders)}
-    shown = key_use(process(holders=held, **settings), None if queued is None else _rows(*queued))
-    assert shown == [dict(zip(NOTHING, each, strict=True)) if isinstance(each, tuple) else each for each in used]
+)
+def test_use_by_key(held: list[Any], queued: list[str] | None, settings: dict[str, Any], used: list[Any]) -> None:
+    every = (LEASE if each == LEASE else replace(LEASE, state="RUNNING", weight=1, key=each) for each in held)
+    places = [Queued("p-1", place_of(1, NOW, "1", key)) for key in queued or ()]
+    rows = [QueuedRow(each, "a", "normal", NOW) for each in places]
+    shown = key_use(process(holders=dict(enumerate(every)), **settings), None if queued is None else rows)
+    assert [tuple(each.values()) for each in shown] == used
 
 
 @pytest.fixture
@@ -65,14 +56,11 @@ def keyed(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """The key acme at its limit of 2, a key that is markup, and twelve others, eleven minutes later."""
     operator.processes.set_limit("sample", 6)
     operator.processes.set_key_limit("sample", 2)
-    for request_id in ("a", "b"):
-        operator.hold(request_id, key="acme")
-    for request_id in ("c", "d"):
-        operator.wait(request_id, key="acme")
-    operator.hold("e", key=MARKUP)
-    for number in range(12):
-        operator.wait(f"other-{number}", key=f"k{number:02}")
+    for request_id, key in (("a", "acme"), ("b", "acme"), ("e", MARKUP)):
+        operator.hold(request_id, key=key)
     operator.wait("plain")
+    for request_id, key in (("c", "acme"), ("d", "acme"), *((f"r{at}", f"k{at:02}") for at in range(12))):
+        operator.wait(request_id, key=key)
     set_clock(monkeypatch, NOW + 660)
     return operator
 
@@ -113,48 +101,39 @@ def test_the_page_of_a_process_shows_use_by_key_and_finds_requests_of_a_key(keye
     assert (queue.count(">acme<"), queue.count('<th role="columnheader" scope="col">Key</th>')) == (4, 2)
 
 
-# ------------------------------------------------------------------------------------------------------------- doctor
+ACME = {"key": "acme"}
+WHAT = 'process sample: 2 requests are queued: 1 of the 1 of key "acme" in use'
 
 
-def _two_wait(operator: Operator, **key: str) -> None:
-    """One request of the key is at work, and two wait."""
+def _heavy_first(operator: Operator) -> None:
+    """A request of another key is next, and the free slots are too few for it."""
+    operator.wait("heavy", priority="high", weight=3, key="z")
+    operator.processes.set_key_limit("sample", 3, "z")
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "what"),
+    [
+        pytest.param(ACME, lambda _: None, WHAT, id="found"),
+        pytest.param({}, lambda _: None, WHAT.replace('key "acme"', "requests without a key"), id="without a key"),
+        pytest.param(ACME, lambda one: one.wait("d", key="beta"), WHAT, id="another key may start too"),
+        pytest.param(ACME, lambda one: one.processes.set_key_limit("sample", None), "", id="no limit"),
+        pytest.param(ACME, lambda one: one.processes.set_limit("sample", 1), "", id="the process is full"),
+        pytest.param(ACME, lambda one: one.processes.pause("sample"), "", id="the process is paused"),
+        pytest.param(ACME, _heavy_first, "", id="the free slots are kept"),
+    ],
+)
+def test_the_doctor_finds_a_key_whose_limit_alone_keeps_requests_back(
+    key: dict[str, str], change: Any, what: str, operator: Operator
+) -> None:
     operator.processes.set_limit("sample", 3)
     operator.processes.set_key_limit("sample", 1)
     operator.hold("a", **key)
     operator.wait("b", **key)
     operator.wait("c", **key)
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        pytest.param(lambda _: None, '2 requests are queued: 1 of the 1 of key "acme" in use', id="found"),
-        pytest.param(lambda one: one.wait("d", key="beta"), "2 requests are queued", id="another key may start too"),
-        pytest.param(lambda one: one.processes.set_key_limit("sample", None), "", id="no limit: a dispatch is due"),
-        pytest.param(lambda one: one.processes.set_limit("sample", 1), "", id="the process is full"),
-        pytest.param(lambda one: one.processes.pause("sample"), "", id="the process is paused"),
-        pytest.param(lambda one: one.wait("heavy", priority="high", weight=3, key="z") and
-                     one.processes.set_key_limit("sample", 3, "z"), "", id="the free slots are kept for another one"),
-    ],
-)  # fmt: skip
-def test_the_doctor_finds_a_key_whose_limit_alone_keeps_requests_back(
-    change: Any, text: str, operator: Operator
-) -> None:
-    _two_wait(operator, key="acme")
     change(operator)
     account = Account(StackConnection("slotkeeper"))
     assert list(full_keys(account, NOW + 590)) == []
-    found = list(full_keys(account, NOW + 610))
-    assert len(found) == bool(text)
-    for each in found:
-        assert each.what.startswith(f"process sample: {text}")
-        assert (each.severity, each.since) == ("warn", pytest.approx(NOW, abs=1))
-        assert each.why.startswith("2 of its 3 slots are free.")
-        assert each.command == "slotkeeper process set-key-limit sample N --key acme"
-
-
-def test_requests_without_a_key_are_found_too(operator: Operator) -> None:
-    _two_wait(operator)
-    (found,) = full_keys(Account(StackConnection("slotkeeper")), NOW + 610)
-    assert found.what == "process sample: 2 requests are queued: 1 of the 1 of requests without a key in use"
-    assert found.command == "slotkeeper process set-key-limit sample N"
+    found = [(each.severity, each.what, each.command) for each in full_keys(account, NOW + 610)]
+    command = "slotkeeper process set-key-limit sample N" + " --key acme" * bool(key)
+    assert found == [("warn", what, command)] * bool(what)

@@ -166,19 +166,19 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
 def full_keys(account: Account, now: float) -> Iterator[Finding]:
     """Keys of which a request has waited long, and would start now if the key had no limit."""
     for process, one, planned in all_queues(account).planned:
-        of, firsts = defaultdict[str, list[QueuedRow]](list), dict[str, QueuedRow]()
+        reasons = {name: wait.reason for name, wait in planned.waits.items()}
+        of = defaultdict[str, list[QueuedRow]](list)
         for row in one.rows:
-            wait = planned.waits.get(row.queued.execution)
-            if wait and isinstance(wait.reason, KeyFull | Behind):
+            if isinstance(reasons.get(row.queued.execution), KeyFull | Behind):
                 of[row.queued.key].append(row)
-            if wait and isinstance(wait.reason, KeyFull):
-                firsts.setdefault(row.queued.key, row)
-        late = ((min(row.sent for row in of[key]), key, first.queued.execution) for key, first in firsts.items())
-        for since, key, first in sorted(each for each in late if now - each[0] > _KEY_SECONDS)[:_MAX_KEYS]:
+        full = {reason.key: (name, reason) for name, reason in reasons.items() if isinstance(reason, KeyFull)}
+        for since, key in sorted((min(row.sent for row in of[key]), key) for key in full)[:_MAX_KEYS]:
+            if now - since <= _KEY_SECONDS:
+                break
             lifted = replace(process, key_limits={**process.key_limits, key: MAX_SLOT_LIMIT})
-            without = replace(one, process=lifted).plan
+            without, (first, reason) = replace(one, process=lifted).plan, full[key]
             if without and first in {start.execution for start in without.starts}:
-                condition = condition_of(planned.waits[first].reason, process, now, {})
+                condition = condition_of(reason, process, now, {})
                 yield Finding(
                     "warn",
                     f"process {one.name}: {are_queued(of[key])}: {condition['text']}",
