@@ -49,11 +49,12 @@ def add_row(operator: Operator, request_id: str, *, sent: float, state: State = 
     """Write a request's row; its times are in seconds after NOW. Return the name of its execution.
 
     Args:
-        fields: attributes of the row: process, attempt, priority, weight, started, ended, granted, code and reason.
+        fields: attributes of the row: process, attempt, priority, weight, started, ended, granted, code and reason; and
+            the key of its place.
     """
     own = {"process": "sample", "attempt": 1, "priority": "normal", **fields}
     name = execution_name(own["process"], request_id, own["attempt"])
-    place = place_of(PRIORITIES.index(own["priority"]), NOW + sent, "0")
+    place = place_of(PRIORITIES.index(own["priority"]), NOW + sent, "0", own.get("key", ""))
     row: Item = {
         "process_name": {"S": own["process"]},
         "execution": {"S": name},

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.queued import before_key
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import percentile
@@ -30,12 +31,16 @@ def recorded(
     pace: float = 0.0,
     hand_off: float = 0.0,
     changes: Sequence[SettingsChange] = (),
+    keys: Sequence[str] = ("",),
     **more: Any,
 ) -> Recording:
-    """The records of requests that started by the rule, until a time."""
-    now = replace(PROCESS, slot_limit=limit)
+    """The records of requests that started by the rule, until a time. They have these keys, one after the other."""
+    now = replace(PROCESS, slot_limit=limit, **more.pop("then", {}))
     works = [
-        QueuedWork(f"p-{number}", f"{number:05}", arrives=at, seconds=seconds) for number, at in enumerate(arrivals)
+        QueuedWork(
+            f"p-{number}", f"{before_key('0', keys[number % len(keys)])}{number:05}", arrives=at, seconds=seconds
+        )
+        for number, at in enumerate(arrivals)
     ]
     rated = replace(now, rate=rate)
     starts = Replay(rated, works, 0.0, ends={}, changes=changes, pace=pace, hand_off=hand_off).run().starts
@@ -128,11 +133,56 @@ REFUSALS: dict[str, tuple[Recording, int, str]] = {
 }
 
 
+REFUSALS |= {
+    "a weight above the limit of its key": (
+        replace(MINUTES, process=replace(MINUTES.process, default_weight=2, key_limit=0)),
+        2,
+        "at limit 0 of requests without a key: give --key-limit 1",
+    ),
+    "leases hold slots now, and the limit of keys was another": (
+        recorded(EACH_MINUTE, 10, 5, now={"holders": {"l": LEASE}, "key_limit": 3}, first={"key_limit": 5}),
+        5,
+        "leases hold slots of",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_predicted_waits(name: str) -> None:
     recording, limit, expected = ANSWERS[name]
     waits = predict(recording, limit)["replayed"].waits
     assert tuple(percentile(waits, share) for share in (0.5, 0.9)) == pytest.approx(expected, rel=0.05, abs=0.5)
+
+
+def test_the_waits_of_keys_at_another_limit_of_keys() -> None:
+    """Of four slots a key with ten times the requests of another has two, and then all."""
+    keys = ["a"] * 10 + ["b"]
+    limited = {"key_limit": 2}
+    recording = recorded([0] * 220, 10, 4, keys=keys, then=limited, now=limited)
+    for settings, p90 in [({}, [890, 90]), ({"key_limit": None}, [490, 90]), ({"key_limits": {"b": 1}}, [890, 180])]:
+        made = predict(recording, 4, settings=settings)
+        waits = made["replayed"].waits_by_key
+        assert [percentile(waits[key], 0.9) for key in "ab"] == pytest.approx(p90, abs=10), settings
+
+
+def test_the_starts_of_a_grant_may_be_recorded_in_any_order() -> None:
+    """Six keys have turns; three slots are free together each ten seconds, and the last start is marked first."""
+    past = [
+        PastRequest(
+            f"p-{number}",
+            0.0,
+            (at := 10.0 * (number // 3) + 0.1) + (2 - number % 3) * 0.01,
+            at + 9.5,
+            place=f"{before_key('0', 'abcdef'[number % 6])}{number:05}",
+            granted=f"{100 + number // 3}#{number % 3}",
+        )
+        for number in range(60)
+    ]
+    recording = Recording(replace(PROCESS, slot_limit=3), 0.0, 1000.0, past)
+    assert predict(recording, 3)["check"].starts["p-59"] == pytest.approx(190, abs=1)
+    unordered = replace(recording, requests=[replace(each, granted="") for each in past])
+    with pytest.raises(CannotKnow, match="waited although a slot was free"):
+        predict(unordered, 3)
 
 
 @pytest.mark.parametrize("name", REFUSALS)
@@ -224,6 +274,8 @@ def _line(second: int, action: str, **fields: Any) -> dict[str, Any]:
 
 
 LIMIT = {"slot_limit": 1}
+NO_KEY_LIMITS: dict[str, Any] = {"key_limit": None, "key_limits": {}}
+OWN_LIMITS: dict[str, Any] = {"key_limits": {"a": 2, "b": 4}}  # now
 SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]], str]] = {
     "none": ([], {}, [], ""),
     "the limit": (
@@ -242,7 +294,7 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
     "removed and added": (
         [_line(1, "remove"), _line(2, "add", limit=1, rate=None, burst=1, paused=False)],
         {},
-        [{"slot_limit": 0}, {"slot_limit": 1, "rate": None, "paused": False, "next_start": 0}],
+        [{"slot_limit": 0}, {"slot_limit": 1, "rate": None, "paused": False, "next_start": 0, **NO_KEY_LIMITS}],
         "",
     ),
     "the present limit is another one": (
@@ -257,6 +309,41 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
         [{"slot_limit": 4}, LIMIT],
         "its slot_limit was changed before 1970-01-01T00:00:02Z",
     ),
+    "the limit of keys": (
+        [_line(1, "set-key-limit", key=None, before=None, after=9), _line(2, "set-key-limit", before=9, after=None)],
+        {"key_limit": None},
+        [{"key_limit": 9}, {"key_limit": None}],
+        "",
+    ),
+    "limits of single keys": (
+        [
+            _line(1, "set-key-limit", key="a", before=None, after=2),
+            _line(2, "set-key-limit", key="c", before=5, after=None),
+        ],
+        {"key_limits": {"b": 4, "c": 5}},
+        [{"key_limits": {"a": 2, "b": 4, "c": 5}}, OWN_LIMITS],
+        "",
+    ),
+    "a limit of a key that no line states": (
+        [_line(1, "set-key-limit", key="a", before=None, after=3)],
+        {"key_limits": {"b": 4}},
+        [{"key_limits": {"a": 3, "b": 4}}],
+        'its limit of key "a" was changed by something else',
+    ),
+    "a key's limit before the process was added": (
+        [
+            _line(1, "set-key-limit", key="a", before=None, after=3),
+            _line(2, "add", limit=1, rate=None, burst=1, paused=False, key_limit=None),
+            _line(3, "set-key-limit", key="b", before=None, after=4),
+        ],
+        {"key_limits": {}},
+        [
+            {"key_limits": {"a": 3}},
+            {**LIMIT, "rate": None, "paused": False, "next_start": 0, **NO_KEY_LIMITS},
+            {"key_limits": {"b": 4}},
+        ],
+        "",
+    ),
     "a repair": ([_line(1, "repair")], {}, [], "its item was repaired at 1970-01-01T00:00:01Z"),
     "a line that cannot be read": ([_line(1, "set-limit", before="x")], {}, [], "an audit line of process set-limit"),
 }
@@ -265,6 +352,6 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_settings_of_then_come_from_the_audit_log(name: str) -> None:
     lines, first, changes, doubt = SETTINGS[name]
-    made = recording_of(PROCESS, [], lines, 0.0, 100.0)
+    made = recording_of(replace(PROCESS, **OWN_LIMITS), [], lines, 0.0, 100.0)
     assert (made.first, [each.fields for each in made.changes]) == (first, changes)
     assert [each[: len(doubt)] for each in made.doubts] == [doubt] * bool(doubt)

@@ -26,6 +26,15 @@ def _limit_was_changed(operator: Operator, is_audited: bool = True) -> None:
         audited(operator, 2000, "process set-limit", process="sample", before=1, after=7)
 
 
+def _with_keys(operator: Operator) -> None:
+    """A key had one of two slots, and another key the other one once."""
+    operator.processes.set_limit("sample", 2)
+    operator.processes.set_key_limit("sample", 1)
+    for each in range(20):
+        add_row(operator, f"r{each:02}", state="SUCCEEDED", sent=0, started=10 * each, ended=10 * each + 10, key="acme")
+    add_row(operator, "other", state="SUCCEEDED", sent=50, started=50, ended=60, key="b")
+
+
 def _kept_for_a_day(operator: Operator) -> None:
     _burst(20)(operator)
     operator.parameters["RequestRetentionDays"] = "1"
@@ -82,6 +91,18 @@ SITUATIONS = {
         },
         at=NOW + 200,
     ),
+    "a key waits less without its limit": Situation(
+        _with_keys,
+        "what-if sample --key-limit none",
+        says=(
+            "recorded    check  limit 2, of keys none",
+            'wait p90 of key "acme"             170.0 s  170.0 s                 90.0 s',
+            'wait p90 of key "b"                  0.0 s    0.0 s                  0.0 s',
+        ),
+        shows={"limit": 2, "key_limit": None, "keys.0.key": "acme", "keys.0.replayed": 90.0},
+        at=NOW + 200,
+    ),
+    "no limit is given": Situation(lambda _: None, "what-if sample", says=("give --limit, --key-limit",), exit_code=2),
     "with half the durations at the same limit": Situation(
         _burst(20),
         "what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean, median, stdev
 from typing import Any
 
 from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.queued import before_key, rank_of
 from slotkeeper_cli.audit.intervals import percentile, rounded, spread, utilization, weighted_steps
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, SettingsChange
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
@@ -58,6 +61,7 @@ class Course:
         left: the number that left the queue without a start.
         longest_queue: the most requests that waited at the same time.
         utilization: the part of the offered slots that was used; None if none was offered.
+        waits_by_key: the same waits, by key; "" are those without one.
     """
 
     starts: Mapping[str, float]
@@ -65,6 +69,7 @@ class Course:
     left: int
     longest_queue: int
     utilization: float | None
+    waits_by_key: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
         """The figures as JSON shows them; times in seconds, None for a start that does not happen."""
@@ -84,6 +89,7 @@ def predict(
     duration_factor: float = 1.0,
     arrival_factor: float = 1.0,
     least: int = MIN_SAMPLES,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Course]:
     """Replay the requests at a limit.
 
@@ -94,16 +100,17 @@ def predict(
         duration_factor: 0.5: each takes half of its time.
         arrival_factor: 2: they arrive in half of the time.
         least: the samples that are needed.
+        settings: further ones of the replay, as fields of `Process`: `key_limit`. By default the present ones.
 
     Raises:
         CannotKnow: the records do not show it.
     """
-    _check_samples(recording, limit, least)
+    other = _at(recording, {"slot_limit": limit, **(settings or {})}, arrival_factor)
+    _check_samples(recording, other.begin, least)
     lengths = _lengths(recording)
     observed = _observed(recording, lengths)
     recorded, check = _recorded(recording), _course(recording, lengths, observed)
     _check_agreement(recording, check, observed)
-    other = _at(recording, limit, arrival_factor)
     weight = other.process.default_weight
     needed = demand(other.process.name, other.process.target, max(1, limit // weight), weight)
     observed = replace(observed, pace=max(observed.pace, 1 / needed.starts_a_second))
@@ -123,14 +130,23 @@ def _scaled(lengths: Mapping[str, float], factor: float) -> dict[str, float]:
     return {execution: length * factor for execution, length in lengths.items()}
 
 
-def _check_samples(recording: Recording, limit: int, least: int) -> None:
-    name, counts = recording.process.name, recording.counts
+def _check_samples(recording: Recording, replayed: Process, least: int) -> None:
+    name, counts, limit = recording.process.name, recording.counts, replayed.slot_limit
     if heavy := [each for each in recording.requests if each.weight > limit]:
         heaviest = max(heavy, key=lambda each: each.weight)
         raise CannotKnow(
             f"{len(heavy):,} of the recorded requests of process {name} would never start at limit {limit}, such as "
             f"{heaviest.execution} of weight {heaviest.weight}: give --limit {heaviest.weight} or more"
         )
+    for each in recording.requests:
+        of_its_key = replayed.limit_of(each.key)
+        if of_its_key is not None and each.weight > of_its_key:
+            own = each.key in replayed.key_limits
+            raise CannotKnow(
+                f"{each.execution} of process {name}, of weight {each.weight}, would never start at limit {of_its_key} "
+                f"of {of_key(each.key)}: "
+                + ("raise this key's own limit" if own else f"give --key-limit {each.weight} or more")
+            )
     if counts["samples"] < least:
         raise CannotKnow(
             f"process {name} has {counts['samples']} requests that started and ended; {least} are needed. Of "
@@ -144,7 +160,8 @@ def _check_samples(recording: Recording, limit: int, least: int) -> None:
             f"--since before {iso(first)}, or one after the backlog"
         )
     has_leases = any(each.is_lease for each in recording.process.holders.values())
-    if has_leases and {limit} != {each for _, each in recording.limits}:
+    is_other = {limit} != {each for _, each in recording.limits} or replayed.key_limit != recording.begin.key_limit
+    if has_leases and is_other:
         raise CannotKnow(
             f"leases hold slots of process {name}, and leave no record: how many they would have taken at another "
             "limit cannot be known. The metric SlotsInUse counts their slots too (docs/metrics.md)"
@@ -186,16 +203,17 @@ def _agree(waits: Sequence[float], others: Sequence[float]) -> bool:
     return all(a == b or abs(a - b) <= TOLERANCE * a + TOLERATED_SECONDS for a, b in pairs)
 
 
-def _at(recording: Recording, limit: int, arrival_factor: float) -> Recording:
-    """The recording at a limit and the present rate, with arrivals and pauses closer together."""
+def _at(recording: Recording, settings: Mapping[str, Any], arrival_factor: float) -> Recording:
+    """The recording at these settings, otherwise at the present ones, with arrivals and pauses closer together."""
 
     def moved(at: float) -> float:
         return recording.since + max(0.0, at - recording.since) / arrival_factor + min(0.0, at - recording.since)
 
     pauses = [each for each in recording.changes if "paused" in each.fields]
+    present = {name: getattr(recording.process, name) for name in ("rate", "key_limit", "key_limits")}
     return replace(
         recording,
-        first={**recording.first, "slot_limit": limit, "rate": recording.process.rate},
+        first={**recording.first, **present, **settings},
         changes=[SettingsChange(moved(each.at), {"paused": each.fields["paused"]}) for each in pauses],
         requests=[
             replace(each, sent=moved(each.sent), leaves=each.leaves - each.sent + moved(each.sent))
@@ -227,10 +245,12 @@ def _course(recording: Recording, lengths: Mapping[str, float], observed: _Obser
 def _course_of(recording: Recording, starts: Mapping[str, float], ends: Mapping[str, float]) -> Course:
     """The course of the requests that have a start, which is infinite if they wait."""
     waited, used = list[tuple[float, float]](), list[tuple[tuple[float, float], int]]()
+    by_key: dict[str, list[float]] = defaultdict(list)
     for each in recording.requests:
         start = starts.get(each.execution, -math.inf)
         if start >= recording.since:
             waited.append((each.sent, start))
+            by_key[each.key].append(start - each.sent)
         if each.execution in starts:
             used.append(((start, ends[each.execution]), each.weight))
     queue = weighted_steps((wait, 1) for wait in waited)
@@ -240,6 +260,7 @@ def _course_of(recording: Recording, starts: Mapping[str, float], ends: Mapping[
         len(recording.requests) - len(starts),
         max((number for _, number in queue), default=0),
         utilization(used, recording.limits, (recording.since, recording.until)),
+        by_key,
     )
 
 
@@ -251,11 +272,11 @@ def _begin(
     for number, each in enumerate(sorted(recording.requests, key=lambda each: (each.place, each.sent))):
         length = lengths[each.execution]
         if each.started is not None and each.started < recording.since:
-            holders[each.execution] = Holder("RUNNING", int(each.started), "", None, {}, each.weight)
+            holders[each.execution] = Holder("RUNNING", int(each.started), "", None, {}, each.weight, each.key)
             ends[each.execution] = each.started + length
         else:
             arrives = max(recording.since, each.sent) + observed.arrivals.get(each.execution, observed.arrival)
-            place = f"{number:09}"
+            place = f"{before_key(rank_of(each.place) or '0', each.key)}{number:09}"
             works.append(
                 QueuedWork(each.execution, place, each.weight, each.leaves, each.skips, arrives=arrives, seconds=length)
             )
@@ -337,11 +358,11 @@ class _Observed:
 
 def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
     begin, ends, works = _begin(recording, lengths, _NOTHING)
-    in_order = sorted(recording.started, key=_start)
-    starts = {each.execution: _start(each) for each in in_order}
+    starts = _starts_in_order(recording)
+    in_order = sorted(recording.started, key=lambda each: starts[each.execution])
     could = Replay(begin, works, recording.since, ends, recording.changes, recorded=starts).run().startable
-    times = [*starts.values()]
-    ready = [could.get(execution, math.inf) for execution in starts]
+    times = [starts[each.execution] for each in in_order]
+    ready = [could.get(each.execution, math.inf) for each in in_order]
     # The fastest starts that followed each other although all of them could start already.
     pace = math.inf
     for at in range(_TOGETHER, len(times)):
@@ -359,6 +380,15 @@ def _observed(recording: Recording, lengths: Mapping[str, float]) -> _Observed:
         elif ready[at] < math.inf:
             hand_offs.append(late)
     return _Observed(arrivals, median(arrivals.values() or [0.0]), fmean(hand_offs or [0.0]), pace, unexplained)
+
+
+def _starts_in_order(recording: Recording) -> dict[str, float]:
+    """When each request started. The starts of one grant are recorded in any order, and have here that of the turns."""
+    grants: dict[str, list[PastRequest]] = defaultdict(list)
+    for each in sorted(recording.started, key=_start):
+        grants[each.granted.partition("#")[0] or each.execution].append(each)
+    pairs = ((sorted(batch, key=lambda each: each.granted), batch) for batch in grants.values())
+    return {each.execution: _start(at) for batch in pairs for each, at in zip(*batch, strict=True)}
 
 
 _NOTHING = _Observed({}, 0.0, 0.0, 0.0, ())

@@ -9,11 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.queued import key_of
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import seconds
 from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.replay import SettingsChange
+
+_Setting = str | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class PastRequest:
         started: None if it has not started.
         ended: None if its work has not ended.
         place: text that sorts as its place in the queue.
+        granted: text that sorts as its grant: those of one grant have the same until "#". "" if it was not recorded.
         leaves: when it leaves the queue if it has not started: its deadline, or when it was cancelled.
     """
 
@@ -36,6 +41,11 @@ class PastRequest:
     place: str = ""
     skips: bool = False
     leaves: float = math.inf
+    granted: str = ""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.place)
 
     @property
     def is_queued(self) -> bool:
@@ -51,7 +61,7 @@ class Recording:
         process: as it is now.
         since: the begin of the period, or the first request if that is later.
         requests: those that were queued or held a slot in the period.
-        first: `slot_limit`, `rate` and `paused` of the process at the begin, if they were others than now.
+        first: settings of the process at the begin that were others than now.
         changes: of these until the end of the period, by time.
         target_since: since when the process has its target; infinite in the past if that is not recorded.
         doubts: why the settings of then may have been others, in sentences.
@@ -71,7 +81,7 @@ class Recording:
     @property
     def begin(self) -> Process:
         """The process at the begin, without holders."""
-        return replace(self.process, holders={}, slots_in_use=0, next_start=0, **self.first)
+        return replace(self.process, holders={}, slots_in_use=0, next_start=0, after_keys={}, **self.first)
 
     @property
     def limits(self) -> list[tuple[float, int]]:
@@ -126,6 +136,10 @@ def recording_of(
     has_lease = any(each.is_lease for each in process.holders.values())
     facts = [
         ("rate" in changed, f"the rate has changed: the replay has the present one, {process.rate or 'none'}"),
+        (
+            bool(changed & {"key_limit", "key_limits"}),
+            "limits of keys have changed: the replay has the present ones, unless another is given",
+        ),
         ("paused" in changed, "it was paused in the period: so it is in the replay"),
         (process.paused, "it is paused: the replay goes as if it was resumed now"),
         (is_open, f"{is_open:,} have not ended: for how long they hold their slots is taken from those that have"),
@@ -153,40 +167,65 @@ def _request(row: RequestRow, process: Process) -> PastRequest:
         row.placed,
         row.skips,
         leaves,
+        row.granted,
     )
 
 
 def _with_settings(recording: Recording, lines: Sequence[Mapping[str, Any]]) -> Recording:
     process, target_since = recording.process, recording.target_since
-    first, current = dict[str, Any](), dict[str, Any]()
-    changes, doubts = list[SettingsChange](), [*recording.doubts]
+    # A limit of one key has the name of a setting and the key.
+    first, current = dict[_Setting, Any](), dict[_Setting, Any]()
+    changes, doubts = list[tuple[float, Mapping[_Setting, Any]]](), [*recording.doubts]
     for line in lines:
         try:
             at, (before, after) = seconds(str(line["at"])), _change(line)
         except (KeyError, TypeError, ValueError):
             doubts.append(f"an audit line of {line.get('action')} could not be read")
             continue
-        for name in before.keys() & {"slot_limit", "rate"}:
+        for name in before.keys() - {"paused"}:
             if current.get(name, before[name]) != before[name]:
-                doubts.append(f"its {name} was changed before {line['at']} by something else than a command")
+                doubts.append(f"its {_named(name)} was changed before {line['at']} by something else than a command")
         first = {**before, **first}
+        if "key_limits" in after:  # a new process
+            current = {name: value for name, value in current.items() if isinstance(name, str)}
         current |= after
-        changes += [SettingsChange(at, after)] if after else []
+        changes += [(at, after)] if after else []
         if line["action"] == "process add":
             target_since = at
         if line["action"] == "process repair":
             doubts.append(f"its item was repaired at {line['at']}: its settings before that are not known")
     for name, value in current.items():
-        if getattr(process, name) != value and name != "next_start":
-            doubts.append(f"its {name} was changed by something else than a command")
-    return replace(recording, first=first, changes=changes, target_since=target_since, doubts=doubts)
+        now = process.key_limits.get(name[1]) if isinstance(name, tuple) else getattr(process, name)
+        if now != value and name not in ("next_start", "key_limits"):
+            doubts.append(f"its {_named(name)} was changed by something else than a command")
+    fields = _fields(first, process.key_limits)
+    limits, made = fields.get("key_limits", process.key_limits), list[SettingsChange]()
+    for at, after in changes:
+        made.append(SettingsChange(at, _fields(after, limits)))
+        limits = made[-1].fields.get("key_limits", limits)
+    return replace(recording, first=fields, changes=made, target_since=target_since, doubts=doubts)
 
 
-def _change(line: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _named(setting: _Setting) -> str:
+    return setting if isinstance(setting, str) else f"limit of {of_key(setting[1])}"
+
+
+def _fields(settings: Mapping[_Setting, Any], key_limits: Mapping[str, int]) -> dict[str, Any]:
+    """Settings as fields of `Process`. `key_limits`: as they are without these."""
+    fields = {name: value for name, value in settings.items() if isinstance(name, str)}
+    if own := {name[1]: value for name, value in settings.items() if isinstance(name, tuple)}:
+        fields["key_limits"] = {key: limit for key, limit in {**key_limits, **own}.items() if limit is not None}
+    return fields
+
+
+def _change(line: Mapping[str, Any]) -> tuple[Mapping[_Setting, Any], Mapping[_Setting, Any]]:
     """The settings before and after a line of the audit log. Raises KeyError, TypeError or ValueError."""
     match line["action"]:
         case "process set-limit":
             return {"slot_limit": int(line["before"])}, {"slot_limit": int(line["after"])}
+        case "process set-key-limit":
+            name: _Setting = ("key_limits", line["key"]) if line.get("key") else "key_limit"
+            return {name: _limit(line["before"])}, {name: _limit(line["after"])}
         case "process set-rate":
             rate = _rate(line["after"], line["burst"])
             return {"rate": _rate(line["before"])}, {"rate": rate, "next_start": 0}
@@ -196,10 +235,16 @@ def _change(line: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, An
             return {"paused": True}, {"paused": False}
         case "process add":
             rate = _rate(line["rate"], line["burst"])
-            return {}, {"slot_limit": int(line["limit"]), "rate": rate, "paused": bool(line["paused"]), "next_start": 0}
+            keys: dict[_Setting, Any] = {"key_limit": _limit(line.get("key_limit")), "key_limits": {}}
+            paused = bool(line["paused"])
+            return {}, {"slot_limit": int(line["limit"]), "rate": rate, "paused": paused, "next_start": 0, **keys}
         case "process remove":
             return {}, {"slot_limit": 0}
     return {}, {}
+
+
+def _limit(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _rate(text: str | None, burst: int = 1) -> Rate | None:
