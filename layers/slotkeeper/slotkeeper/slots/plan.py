@@ -295,9 +295,7 @@ class _Planning:
                 self.leaves.append(Leave(request.execution, "TOO_LATE"))
             elif reason := self.free.blocks(request.key, self._weight(request)):
                 self._wait(request, reason)
-            elif self.parts.is_passed(request.place):
-                self._wait(request, Behind(""))
-            else:
+            elif not self.parts.is_passed(request.place):  # what came meanwhile has a dispatch of its own
                 line.append(request)
 
     def start(self) -> None:
