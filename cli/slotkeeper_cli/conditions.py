@@ -47,15 +47,19 @@ LEAVES = {
     "SKIPPED": failing("skip", "it cannot start now, and is about to be skipped"),
     "TOO_LATE": failing("too late", "its start_before has passed, and it is about to end as too late"),
 }
+NOT_ALL_READ = failing("queue", "more requests are queued than were read, so whose turn is next is not known")
 LEASES_ONLY = failing("target", "the process is for leases only: it runs no request, and rejects those that are sent")
 
 
-def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str, str]) -> Condition:
+def condition_of(
+    reason: Reason, process: Process, now: float, ids: Mapping[str, str], first: Reason | None = None
+) -> Condition:
     """A reason of `plan` in words.
 
     Args:
         now: seconds since the epoch.
         ids: execution -> request id, of the queued requests.
+        first: of a request that is Behind another one, the reason of that one.
     """
     match reason:
         case Starting():
@@ -86,9 +90,10 @@ def condition_of(reason: Reason, process: Process, now: float, ids: Mapping[str,
             left = max(0.0, due / 1000 - now)
             text = f"the rate of {process.rate} permits the next start in {left:.1f} s"
             return failing("rate", text, rate=str(process.rate), due=iso(due / 1000))
-        case Behind(first):
-            request_id = ids.get(first, first)
-            return failing("queue", f"behind {request_id}, which is next", first=request_id)
+        case Behind(name):
+            request_id = ids.get(name, name)
+            of = f" of {of_key(first.key)}" if isinstance(first, KeyFull) else ""
+            return failing("queue", f"behind {request_id}, which is next{of}", first=request_id)
 
 
 def of_key(key: str) -> str:

@@ -46,14 +46,15 @@ from slotkeeper_cli.unread import Search, UnreadSource
 MAX_EXPLAINED = 10
 _SECONDS = "the starter accepts them within seconds: run this again"
 _OPEN = ("QUEUED", "STARTED")
-_OF_HOLDERS = ("slots", "holders")  # the conditions that end when a holder frees its slot
+_OF_HOLDERS = ("slots", "key slots", "holders")  # the conditions that end when a holder frees its slot
 
 
 def explain(account: Account, given: str, only: str | None = None) -> dict[str, Any]:
     """Where a request is and why; what `explain ID --json` shows.
 
     `found` has an answer for each request with the id, each lease of the name, and work of the worker; `kind` is
-    `request`, `lease` or `work`. `state`, `position`, `ahead`, `reasons` and `next` are those of the first one.
+    `request`, `lease` or `work`. `state`, `position`, `ahead`, `key`, `ahead_of_key`, `reasons` and `next` are those of
+    the first one.
 
     Args:
         given: the id of a request, the name of an execution, or of a lease.
@@ -79,15 +80,18 @@ def explain(account: Account, given: str, only: str | None = None) -> dict[str, 
     first: dict[str, Any] = found[0] if found else {}
     return {
         "request_id": requests[0][-1].request_id if requests else given,
-        **{name: first.get(name) for name in ("state", "position", "ahead")},
+        **{name: first.get(name) for name in ("state", "position", "ahead", "key", "ahead_of_key")},
         **{name: first.get(name, []) for name in ("reasons", "next")},
         "found": found,
         "not_read": reader.not_read,
     }
 
 
-def explain_process(account: Account, name: str) -> dict[str, Any]:
+def explain_process(account: Account, name: str, key: str = "") -> dict[str, Any]:
     """Why a new request or lease of a process would not start now; what `explain --process P --json` shows.
+
+    Args:
+        key: of the new request.
 
     Raises:
         NotFound: there is no such process.
@@ -95,12 +99,13 @@ def explain_process(account: Account, name: str) -> dict[str, Any]:
     reader = _Reader(account)
     queue = reader.queue_of(name)
     stopped = [each for one in ("RequestQueue", "DispatchQueue") for each in reader.stopped(one)]
-    with_new, unaccepted = queue.with_request(), reader.note("RequestQueue", _SECONDS)
+    with_new, unaccepted = queue.with_request(key), reader.note("RequestQueue", _SECONDS)
     lease = queue.with_lease().find()
     is_known = isinstance(queue.process, Process)
     reasons = [each for each in lease["reasons"] if each["condition"] != "next"] if lease and is_known else []
     return {
         "process": name,
+        "key": key or None,
         **explain_new(with_new, reader.expected_starts(with_new), stopped, unaccepted),
         "queued": len(queue.requests),
         "is_cut": queue.is_cut,
@@ -162,8 +167,8 @@ class _Reader:
             queue = self.search.try_read("the queue", read_it, None)
             starts = self.expected_starts(queue) if queue and not doorbell else {}
             explained = explain_queued(last, queue, starts, doorbell, self.now)
-            waits_for_holders = any(each["condition"] in _OF_HOLDERS for each in explained["reasons"])
-            holders = self.holders(process) if waits_for_holders else []
+            waits_for = {each["condition"] for each in explained["reasons"]} & set(_OF_HOLDERS)
+            holders = self.holders(process, last.key if waits_for == {"key slots"} else None) if waits_for else []
         elif is_queued and holder and is_reserved:
             explained = explain_reserved(last, holder, self.stopped("DispatchQueue"), self.now)
         elif last.state in _OPEN:
@@ -171,7 +176,7 @@ class _Reader:
         else:
             explained = explain_ended(last, run, has_process=process is not None)
         waits = "; ".join(each["text"] for each in explained["reasons"])
-        named = {"kind": "request", "process": last.process, "request_id": last.request_id}
+        named = {"kind": "request", "process": last.process, "request_id": last.request_id, "key": last.key or None}
         return {**named, **explained, "holders": holders, "attempts": self._attempts(one, run, waits)}
 
     def _attempts(self, one: Attempts, run: Run | None, waits: str) -> list[dict[str, Any]]:
@@ -188,14 +193,16 @@ class _Reader:
             shown[-1] |= {name: value for name, value in run.as_dict().items() if value is not None}
         return shown
 
-    def holders(self, process: Process | MalformedProcess | None) -> list[dict[str, Any]]:
-        """The holders of a process: those whose execution has ended first, then the oldest.
+    def holders(self, process: Process | MalformedProcess | None, key: str | None = None) -> list[dict[str, Any]]:
+        """The holders of a process, or of one key: those whose execution has ended first, then the oldest.
 
         Each but a lease has `execution_status`: None if it was not read, empty if there is no such execution.
         """
         if not isinstance(process, Process):
             return []
-        oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
+        every = process.holders.items()
+        of_key = [each for each in every if key is None or (each[1].key == key and not each[1].is_lease)]
+        oldest = sorted(of_key, key=lambda entry: entry[1].since)
         names = [name for name, holder in oldest if not holder.is_lease]
         statuses: Mapping[str, str] = self.search.try_read("executions", lambda: self._account.statuses(names), {})
         # The ids of those that come first are read.

@@ -42,7 +42,7 @@ class Filters:
 
     Args:
         since, until: seconds since the epoch; None: without begin or end.
-        process, code: None for any.
+        process, code, key: None for any. A key of "" is that of requests without one.
         reason: a part of it, in upper or lower case.
     """
 
@@ -51,10 +51,11 @@ class Filters:
     process: str | None = None
     code: str | None = None
     reason: str = ""
+    key: str | None = None
 
     def pass_on(self, row: RequestRow) -> bool:
         """Whether a row passes."""
-        is_of = self.process in (None, row.process) and self.code in (None, row.code)
+        is_of = self.process in (None, row.process) and self.code in (None, row.code) and self.key in (None, row.key)
         is_in = (self.since or 0.0) <= failed_at(row) <= (_END if self.until is None else self.until)
         return is_of and is_in and self.reason.casefold() in reason_of(row).casefold()
 

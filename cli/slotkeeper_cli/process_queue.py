@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import MalformedAttribute
 from slotkeeper.settings import NO_TARGET
-from slotkeeper.slots.plan import Behind, Blocked, Plan, Starting, plan
-from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.queued import Queued, place_of
+from slotkeeper.slots.plan import Behind, InPause, KeyFull, NeverStarts, Plan, Starting, plan
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
+from slotkeeper.slots.queued import Queued, before_key, place_of
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRow, read_queued_row
 from slotkeeper_cli.conditions import (
     CAN_START,
     LEASES_ONLY,
     LEAVES,
+    NOT_ALL_READ,
     Condition,
     because,
     condition_of,
     malformed_process,
+    of_key,
 )
 from slotkeeper_cli.expected_start import expected_starts, slot_seconds
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
@@ -33,9 +36,14 @@ if TYPE_CHECKING:
     from slotkeeper_cli.unread import Search
 
 # Conditions that time ends. With any other, something else must change before a request starts.
-_ENDED_BY_TIME = {"next", "slots", "holders", "queue", "rate"}
+_ENDED_BY_TIME = {"next", "slots", "key slots", "holders", "queue", "rate"}
 _NEW = ""  # the execution of a request or lease that does not exist yet
 _LAST = "9"  # sorts behind each place
+_OF_LEASE = "\0"  # a key that no request has: the limits of keys are for requests
+
+# How many requests start before one, and how many of these have its key.
+Turn = tuple[int | None, int | None]
+_NO_TURN: Turn = (None, None)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,16 @@ class ProcessQueue:
         """Whether there are more than were read."""
         return self.listed.is_cut
 
+    @cached_property
+    def knows_turns(self) -> bool:
+        """Whether the order of the starts is known: of a part of a queue with keys, others may come between."""
+        return not (self.is_cut and self.has_keys)
+
+    @cached_property
+    def has_keys(self) -> bool:
+        """Whether a request that was read has a key."""
+        return any(row.queued.key not in ("", _OF_LEASE) for row in self.rows)
+
     @property
     def number(self) -> str:
         """The number of requests as text; `more than N` if not all were read."""
@@ -79,32 +97,41 @@ class ProcessQueue:
         if not (self.rows and isinstance(self.process, Process) and self.process.target != NO_TARGET):
             return None
         # No reservation is old enough here: only a dispatch starts again what a dead one has left.
-        return plan(self.process, [row.queued for row in self.rows], self.now, age=math.inf)
+        return self._plan(self.process)
+
+    def _plan(self, process: Process) -> Plan:
+        return plan(process, [row.queued for row in self.rows], self.now, age=math.inf)
 
     @cached_property
     def requests(self) -> list[dict[str, Any]]:
-        """The queued requests, in their order, as JSON shows them.
+        """The queued requests, in the order of their starts, as JSON shows them.
 
-        `position`: 1 starts next; None: a slot is reserved for it, it leaves the queue, or it is above the limit.
+        `position`: 1 starts next; None: a slot is reserved for it, it leaves the queue, it is above a limit, or the
+        order is not known. Such a request has the place of its row.
+        `ahead_of_key`: how many of those ahead have its key.
         `reasons`: of one that an earlier request keeps back also the reason of that one.
         """
-        return self._explained()
+        found = self._explained()
+        in_turn = iter(sorted((each for each in found if each["position"]), key=lambda each: each["position"]))
+        return [next(in_turn) if each["position"] else each for each in found]
 
     def find(self, execution: str = _NEW) -> dict[str, Any] | None:
         """A queued request, or the one that was added; None if it is not among those that were read."""
         return next((each for each in self.requests if each["execution"] == execution), None)
 
-    def with_request(self) -> ProcessQueue:
-        """The queue if a request of the default weight and priority was sent now."""
-        place = place_of(PRIORITIES.index(DEFAULT_PRIORITY), self.now, _LAST * 39)
+    def with_request(self, key: str = "") -> ProcessQueue:
+        """The queue if a request of a key, with the default weight and priority, was sent now."""
+        place = place_of(PRIORITIES.index(DEFAULT_PRIORITY), self.now, _LAST * 39, key)
         return self._with(self.process, place)
 
     def with_lease(self) -> ProcessQueue:
         """The queue if a lease of the default weight was taken now: each queued request comes before it."""
         process = self.process
-        if isinstance(process, Process) and process.target == NO_TARGET:
-            process = replace(process, target="")  # it runs no request, but leases
-        return self._with(process, _LAST)
+        if isinstance(process, Process):
+            process = replace(process, key_limits={**process.key_limits, _OF_LEASE: MAX_SLOT_LIMIT})
+            if process.target == NO_TARGET:
+                process = replace(process, target="")  # it runs no request, but leases
+        return self._with(process, before_key(_LAST, _OF_LEASE))
 
     def _with(self, process: Process | MalformedProcess | None, place: str) -> ProcessQueue:
         new = QueuedRow(Queued(_NEW, place), "", DEFAULT_PRIORITY, self.now)
@@ -127,35 +154,61 @@ class ProcessQueue:
         }
 
     def _explained(self) -> list[dict[str, Any]]:
+        reasons, turns, others = dict[str, tuple[Condition, ...]](), dict[str, Turn](), LEASES_ONLY
         if isinstance(self.process, MalformedProcess):
-            every = (malformed_process(self.process),)
-            return [self._request(row, number, every) for number, row in enumerate(self.rows, 1)]
-        planned = self.plan
-        if self.process is None or planned is None:
-            return [self._request(row, None, (LEASES_ONLY,)) for row in self.rows]
-        ids = {row.queued.execution: row.request_id for row in self.rows}
-        reasons = {leave.execution: (LEAVES[leave.end],) for leave in planned.leaves}
-        found, last = list[dict[str, Any]](), 0
-        for row in self.rows:
-            execution, has_position = row.queued.execution, row.queued.execution not in reasons
-            if wait := planned.waits.get(execution):
-                has_position = not isinstance(wait.reason, Starting | Blocked)
-                # The first one that cannot start comes before those that it keeps back.
-                others = reasons[wait.reason.first] if isinstance(wait.reason, Behind) else ()
-                reasons[execution] = (condition_of(wait.reason, self.process, self.now, ids), *others)
-            last += has_position
-            found.append(self._request(row, last if has_position else None, reasons.get(execution, (CAN_START,))))
-        return found
+            others = malformed_process(self.process)
+            if not self.has_keys:
+                turns = {row.queued.execution: (at, None) for at, row in enumerate(self.rows)}
+        elif self.process and (planned := self.plan):
+            others = CAN_START if self.knows_turns else NOT_ALL_READ
+            reasons, turns = self._reasons(self.process, planned), self._turns(self.process, planned)
+        names = ((row, row.queued.execution) for row in self.rows)
+        return [self._request(row, turns.get(name, _NO_TURN), reasons.get(name, (others,))) for row, name in names]
 
-    def _request(self, row: QueuedRow, position: int | None, reasons: Sequence[Condition]) -> dict[str, Any]:
+    def _reasons(self, process: Process, planned: Plan) -> dict[str, tuple[Condition, ...]]:
+        """Why each request that a plan does not start waits or leaves."""
+        ids = {row.queued.execution: row.request_id for row in self.rows}
+        reasons: dict[str, tuple[Condition, ...]] = {each.execution: (LEAVES[each.end],) for each in planned.leaves}
+        for execution, wait in planned.waits.items():
+            first, others = wait.reason, tuple[Condition, ...]()
+            if isinstance(wait.reason, Behind):
+                # A plan has the first one that cannot start before those that it keeps back.
+                first, others = planned.waits[wait.reason.first].reason, reasons[wait.reason.first]
+            if self.knows_turns or isinstance(first, Starting | NeverStarts | KeyFull):
+                reasons[execution] = (condition_of(wait.reason, process, self.now, ids, first), *others)
+            elif isinstance(first, InPause):
+                reasons[execution] = (condition_of(first, process, self.now, ids),)
+            else:
+                reasons[execution] = (NOT_ALL_READ,)
+        return reasons
+
+    def _turns(self, process: Process, planned: Plan) -> dict[str, Turn]:
+        """The turns of the requests that start when it is their turn."""
+        if not process.slot_limit:  # also requests that nothing lets start have an order
+            planned = self._plan(replace(process, slot_limit=MAX_SLOT_LIMIT, paused=True))
+        turns, starts = dict[str, Turn](), Counter[str]()
+        for number, start in enumerate(planned.starts):
+            turns[start.execution] = number, starts[start.key]
+            starts[start.key] += 1
+        for row in self.rows:
+            wait = planned.waits.get(row.queued.execution)
+            if wait and wait.ahead is not None and not isinstance(wait.reason, Starting):
+                ahead_of_key = starts[row.queued.key] + (wait.ahead_of_key or 0)
+                turns[row.queued.execution] = starts.total() + wait.ahead, ahead_of_key
+        return turns if self.knows_turns else {name: (None, of_own) for name, (_, of_own) in turns.items()}
+
+    def _request(self, row: QueuedRow, turn: Turn, reasons: Sequence[Condition]) -> dict[str, Any]:
+        ahead, ahead_of_key = turn
         default = self.process.default_weight if isinstance(self.process, Process) else 1
         start_before = row.queued.start_before
         return {
             "request_id": row.request_id,
             "execution": row.queued.execution,
             "state": "queued",
-            "position": position,
-            "ahead": None if position is None else position - 1,
+            "position": None if ahead is None else ahead + 1,
+            "ahead": ahead,
+            "key": row.queued.key or None,
+            "ahead_of_key": ahead_of_key,
             "priority": row.priority,
             "weight": row.queued.weight or default,
             "since": iso(row.sent),
@@ -234,8 +287,9 @@ def queue_again(account: Account, name: str) -> ProcessQueue:
 
 
 def label(request: Mapping[str, Any]) -> str:
-    """A queued request as text: `b`, or `b (priority high, weight 5)` unless both have their default."""
-    facts = [f"priority {request['priority']}"] * (request["priority"] != DEFAULT_PRIORITY)
+    """A queued request as text: `b`, or `b (key "acme", priority high, weight 5)` without what is the default."""
+    facts = [of_key(request["key"])] * bool(request["key"])
+    facts += [f"priority {request['priority']}"] * (request["priority"] != DEFAULT_PRIORITY)
     facts += [f"weight {request['weight']}"] * (request["weight"] != 1)
     return f"{request['request_id']} ({', '.join(facts)})" if facts else str(request["request_id"])
 

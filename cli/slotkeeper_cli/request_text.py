@@ -15,7 +15,7 @@ from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import kind_of
-from slotkeeper_cli.conditions import Condition, because, failing
+from slotkeeper_cli.conditions import Condition, because, failing, of_key
 from slotkeeper_cli.formatting import count, cut, duration, iso, local_time, seconds
 from slotkeeper_cli.holders import lease_as_dict, lease_text
 from slotkeeper_cli.requests import WITHOUT_CONTENT, RequestState, failure_of, hide_tokens, is_discarded, state_of
@@ -47,7 +47,7 @@ def answer(
     text: str,
     *steps: str,
     reasons: Sequence[Condition] = (),
-    position: int | None = None,
+    turn: Mapping[str, Any] | None = None,
     expected: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The answer to "why?", as JSON shows it.
@@ -55,14 +55,13 @@ def answer(
     Args:
         steps: commands, the first is the usual one; none if there is nothing to do.
         reasons: why it has not started; none for a request that has.
-        position: in the queue of its process; 1 starts next.
+        turn: the request in the queue of its process, as ProcessQueue has it; None if it is in none.
         expected: as `expected_starts` has it; None if something else than time must change before it starts.
     """
     return {
         "state": state,
         "answer": f"{text}.",
-        "position": position,
-        "ahead": None if position is None else position - 1,
+        **{name: (turn or {}).get(name) for name in ("position", "ahead", "ahead_of_key")},
         "reasons": [*reasons],
         "expected_start": expected,
         "next": list(steps),
@@ -103,13 +102,22 @@ def explain_queued(
         where = f"behind {queue.number} requests" if queue.is_cut else "and has just left the queue: run this again"
         return answer(state, f"{waited}, {where}", *[cancel] * queue.is_cut)
     reasons = (*entry["reasons"], *doorbell)
-    place = f"number {entry['position']:,} of {queue.number}" if entry["position"] else f"one of {queue.number}"
-    text = f"it is {place} in the queue, and has waited for {duration(now - row.sent)}"
+    text = f"it is {_place(entry, queue)}, and has waited for {duration(now - row.sent)}"
     text += f": {because(reasons)}" + f"; {_RING}" * bool(doorbell)
     if entry["start_before"]:
         text += f". If it has not started before {local_time(seconds(entry['start_before']))}, it ends as too late"
     expected, steps = starts.get(row.execution), (*ends_of(reasons), cancel)
-    return answer(state, text, *steps, reasons=reasons, position=entry["position"], expected=expected)
+    return answer(state, text, *steps, reasons=reasons, turn=entry, expected=expected)
+
+
+def _place(entry: Mapping[str, Any], queue: ProcessQueue) -> str:
+    """Where a request is in its queue; if the keys of the queue have turns, first among those of its key."""
+    ahead, ahead_of_key = entry["ahead"], entry["ahead_of_key"]
+    place = f"one of {queue.number} in the queue" if ahead is None else ""
+    if ahead_of_key is None or not queue.has_keys:
+        return place or f"number {entry['position']:,} of {queue.number} in the queue"
+    in_turn = place or f"in turn {count(ahead, 'request starts', 'requests start')} before it"
+    return f"number {ahead_of_key + 1:,} of {of_key(entry['key'] or '')} ({ahead_of_key:,} ahead of it), {in_turn}"
 
 
 def explain_reserved(row: RequestRow, holder: Holder, doorbell: Sequence[Condition], now: float) -> dict[str, Any]:
@@ -221,8 +229,8 @@ def explain_new(
     reasons = (*(each for each in new["reasons"] if each["condition"] != "next"), *event_sources)
     text = because(reasons) or ("nothing that was read" if unaccepted else "nothing") + " keeps it from starting"
     expected = starts.get(new["execution"]) if reasons and not event_sources else None
-    steps, position = ends_of(reasons), new["position"]
-    return answer(RequestState.QUEUED, text, *steps, reasons=reasons, position=position, expected=expected)
+    steps = ends_of(reasons)
+    return answer(RequestState.QUEUED, text, *steps, reasons=reasons, turn=new, expected=expected)
 
 
 def explain_lease(name: str, process: str, holder: Holder, now: float) -> dict[str, Any]:

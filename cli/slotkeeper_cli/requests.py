@@ -106,6 +106,7 @@ def attempt_as_dict(row: RequestRow) -> dict[str, Any]:
         "state": state_of(row.state),
         "priority": row.priority,
         "weight": row.weight,
+        "key": row.key,
         **{name: iso(moment) for name, moment in times.items() if moment is not None},
         "code": row.code,
         "reason": hide_tokens(failure_of(row)),

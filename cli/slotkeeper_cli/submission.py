@@ -24,6 +24,7 @@ from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
 from slotkeeper_cli.account import Account
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.errors import CommandError, NotFound, failure_text
 from slotkeeper_cli.formatting import count, local_time, one_line
 from slotkeeper_cli.requests import failure_of, hide_tokens, message_of, state_of
@@ -97,6 +98,7 @@ class Submitted:
             "execution": request.execution_name,
             "priority": request.priority,
             "weight": request.weight,
+            "key": request.key or None,
         }
         more = {"start_before": request.start_before, "message_id": self.message_id, "error": self.error}
         shown |= {"when_busy": request.when_busy} if request.when_busy != "wait" else {}
@@ -219,6 +221,11 @@ def check_processes(account: Account, lines: Sequence[Submitted]) -> Iterator[st
                 f"{max(blocked)}). Such a request waits until the limit is raised: "
                 f"{next_step('process set-limit', name, max(blocked))}"
             )
+        for key in dict.fromkeys(one.key for one in wanted[name]):
+            heaviest = max(weight for weight, one in zip(weights, wanted[name], strict=True) if one.key == key)
+            if (limit := process.limit_of(key)) is not None and limit < heaviest <= process.slot_limit:
+                step = next_step("process set-key-limit", name, heaviest, **({"key": key} if key else {}))
+                yield f"weight {heaviest} above the limit {limit} of {of_key(key)} of {name}, so it waits until {step}"
 
 
 def _misfit(one: Request, target: str) -> str:

@@ -35,6 +35,8 @@ def furnished(operator: Operator) -> Operator:
     operator.lease("lease-1", int(NOW) + 60)
     operator.wait("q", start_before="2099-11-28T08:00:00Z", weight=8)
     operator.wait("heavy", weight=10)
+    operator.processes.set_key_limit("sample", 5, "acme")
+    edit(operator, "after_keys", {"M": {"1": {"S": "acme"}}})
     operator.processes.create("odd", 2, "sample-job")
     edit(operator, "slot_limit", {"S": "2"}, "odd")
     return operator
@@ -46,6 +48,7 @@ CONVERSATION = {
     "process list": ("process list",),
     "process add": ("process add new --limit 2",),
     "process set-limit": ("process set-limit sample 4",),
+    "process set-key-limit": ("process set-key-limit sample 4",),
     "process set-rate": ("process set-rate sample 2/hour",),
     "process pause": ("process pause sample",),
     "process resume": ("process resume sample",),

@@ -47,13 +47,15 @@ def _read(arguments: tuple[str, ...]) -> dict[str, Any]:
 def test_the_command_reads_each_value_as_it_is(text: str) -> None:
     assert _read(next_step("retry run-now", text).arguments) == {"request_id": text}
     assert _read(next_step("process set-limit", text, -1).arguments) == {"process": text, "limit": "-1"}
+    limit = next_step("process set-key-limit", text, "none", key=text)
+    assert _read(limit.arguments) == {"process": text, "limit": "none", "key": text}
     cancel = next_step("request cancel", text, text, process=text, stop=True)
     assert _read(cancel.arguments) == {"ids": (text, text), "process": text, "stop": True}
     assert _read(next_step("dlq redrive", "work", id=[text, text]).arguments) == {"queue": "work", "ids": [text, text]}
 
 
 def test_a_shell_reads_each_value_as_it_is_and_a_terminal_shows_it() -> None:
-    steps = [next_step("request show", text, process=text) for text in HOSTILE]
+    steps = [next_step("request show", text, process=text, key=text) for text in HOSTILE]
     assert all(each.isprintable() for each in steps)
     shell = "slotkeeper() { printf '%s\\0' \"$@\" END; }\n" + "\n".join(steps)
     read = subprocess.run(["bash", "-uc", shell], stdout=subprocess.PIPE, check=True).stdout.decode()

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from slotkeeper.slots.processes import MAX_KEY_LIMITS
 from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.commands import process
-from tests.command.account_contents import waiting
+from tests.command.account_contents import edit, waiting
 from tests.command.operator_account import Operator
 from tests.module_time import replace_time
 
@@ -37,6 +38,26 @@ def weighted(operator: Operator) -> str:
     """The execution of a holder of weight 5, of a limit of 6 with a default weight of 2."""
     operator.processes.create("weighted", 6, "sample-job", default_weight=2)
     return operator.hold("a", "weighted", weight=5)
+
+
+def test_set_key_limit_of_each_key_and_of_one_is_audited_and_rings(operator: Operator) -> None:
+    for arguments, key, after in ((("5",), None, 5), (("0", "--key", "acme", "--yes"), "acme", 0)):
+        changed = {"process": "sample", "key": key, "before": None, "after": after}
+        answer = operator.run("process", "set-key-limit", "sample", *arguments, "--json").json
+        assert answer == {**changed, "blocked": []}
+        assert operator.audited()[-1].items() >= {"action": "process set-key-limit", **changed}.items()
+        assert operator.rings() == [{"process": "sample"}]
+    assert (operator.process().limit_of("acme"), operator.process().limit_of("b")) == (0, 5)
+    assert operator.run("process", "set-key-limit", "sample", "none", "--key", "acme").exit_code == 0
+    assert operator.process().key_limits == {}
+
+
+def test_one_more_key_than_may_have_a_limit_is_refused(operator: Operator) -> None:
+    limits = {f"-{number}": {"N": "1"} for number in range(MAX_KEY_LIMITS)}
+    edit(operator, "key_limits", {"M": limits})
+    reason = operator.refuses("process", "set-key-limit", "sample", "1", "--key", "acme")
+    assert "slotkeeper process set-key-limit sample none --key -" in reason
+    assert operator.run("process", "set-key-limit", "sample", "2", "--key", "-7").exit_code == 0
 
 
 def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weighted: str) -> None:

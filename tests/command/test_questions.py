@@ -67,6 +67,7 @@ CONFIRMED = {
     "failed redrive c": "Queue 1 cancelled request (c) again, each as its next attempt?",
     "failed discard f": "Discard 1 rejected request (f) with their contents, so that they can never",
     "process set-limit sample 0": "Set the limit of sample from 1 to 0? Nothing starts then: 1 request waits.",
+    "process set-key-limit sample 0": "Set the limit of each key of sample from none to 0? Nothing of it starts then:",
     "process set-rate sample 2/hour": "Set the rate of sample from any to 2/hour? 1 request waits, and",
     "process pause sample": "Pause sample? Nothing starts then until slotkeeper process resume: 1 request waits; 1",
     "process pause --all": "Pause sample? Nothing starts",
@@ -84,6 +85,7 @@ UNCONFIRMED = (
     "process add new --limit 1 --target sample-job",
     "process resume sample",
     "process set-limit sample 2",
+    "process set-key-limit sample 2 --key acme",
     "process set-rate sample none",
     "request submit --process sample",
     "retry limit 2",
@@ -108,10 +110,12 @@ def test_a_change_that_stops_nothing_asks_nothing(operator: Operator) -> None:
     heavier = "Set the limit of sample from 6 to 4? 1 queued request is heavier than that: blocked until it is raised."
     assert heavier in operator.asks("process", "set-limit", "sample", "4")
     assert operator.run("process", "set-limit", "sample", "5").exit_code == 0
+    assert "each key of sample from none to 4? 1 queued" in operator.asks("process", "set-key-limit", "sample", "4")
     assert operator.run("process", "set-limit", "sample", "4", "--yes").exit_code == 0
     assert operator.run("process", "set-limit", "sample", "3").exit_code == 0  # it is blocked already
     operator.leave(name, "CANCELLED", "Cancelled", "so it is")
-    for command in ("set-rate sample 2/hour", "pause sample", "set-rate sample 1/hour", "resume sample"):
+    rates = ("set-rate sample 2/hour", "pause sample", "set-rate sample 1/hour", "resume sample")
+    for command in ("set-key-limit sample 4", *rates):
         assert operator.run("process", *shlex.split(command)).exit_code == 0, command
 
 

@@ -110,9 +110,12 @@ def test_more_than_the_limit_and_what_ended_before_the_newest_page_are_stated(
     assert "1 of the last 2 that ended in 24 h failed" in operator.run("failed", "list").stdout
 
 
-def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", [{}, {"key": "acme"}])
+def test_a_queue_that_is_too_long_is_read_in_part(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, key: dict[str, str]
+) -> None:
     for request_id in "abc":
-        operator.wait(request_id)
+        operator.wait(request_id, **key)
     queue = RequestRows.queue
 
     def cut(self: RequestRows, process: str, *_: Any) -> Any:
@@ -123,6 +126,9 @@ def test_a_queue_that_is_too_long_is_read_in_part(operator: Operator, monkeypatc
     monkeypatch.setattr(RequestRows, "queue", cut)
     assert "Only a part was read: more than 2 requests are queued." in operator.run(*LIST).stdout
     assert "it has waited for 59 s, behind more than 2 requests." in operator.run("explain", "c").stdout
+    place = 'number 2 of key "acme" (1 ahead of it), one of more than 2 in' if key else "number 2 of more than 2 in"
+    assert f"it is {place} the queue" in operator.run("explain", "b").stdout
+    assert operator.run(*LIST).stdout.splitlines()[2].startswith("queued" if key else "2")
 
 
 # Every request of a period --------------------------------------------------------------------------------------------

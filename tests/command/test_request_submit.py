@@ -50,6 +50,7 @@ def test_submit_sends_a_request(operator: Operator) -> None:
             "execution": execution_name("sample", "order-1", 1),
             "priority": "normal",
             "weight": None,
+            "key": None,
             "message_id": message["MessageId"],
         }
     ]
@@ -64,13 +65,17 @@ def test_submit_sends_a_request(operator: Operator) -> None:
 
 def test_a_request_without_an_id_receives_one_and_priority_and_weight_are_sent(operator: Operator) -> None:
     operator.processes.set_limit("sample", 10)
-    (sent,) = operator.run(*ONE[:4], "--priority", "high", "--weight", "10", "--json").json["sent"]
+    options = ("--priority", "high", "--weight", "10", "--key", "acme")
+    (sent,) = operator.run(*ONE[:4], *options, "--json").json["sent"]
     (fields,) = _queued(operator)
+    assert (fields["key"], sent["key"]) == ("acme", "acme")
     assert (fields["request_id"], fields["priority"], fields["weight"]) == (sent["request_id"], "high", 10)
     assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
-    lines = [{"process": "sample", "request_id": one, "priority": one, "weight": 2} for one in ("normal", "low")]
+    of_each = {"process": "sample", "weight": 2, "key": "a\u202e"}
+    lines = [{**of_each, "request_id": one, "priority": one} for one in ("normal", "low")]
     assert operator.run(*FILE, stdin="\n".join(map(json.dumps, lines))).stderr == ""
-    assert [(one.get("priority"), one["weight"]) for one in _queued(operator)[1:]] == [(None, 2), ("low", 2)]
+    found = [(one.get("priority"), one["weight"], one["key"]) for one in _queued(operator)[1:]]
+    assert found == [(None, 2, "a\u202e"), ("low", 2, "a\u202e")]
 
 
 def test_a_request_without_a_row_that_is_submitted_again_is_queued_again(operator: Operator) -> None:
@@ -108,6 +113,7 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
         '{"process": "sample", "request_id": "good"}',
         json.dumps({"process": "sample", "arguments": {"--text": "x" * 70_000}}),
         '{"process": "sample", "arguments": {"--extra-py-files": "s3://x"}}',
+        *(json.dumps({"process": "sample", "key": key}) for key in ("a\n", "\ud800", "é" * 33)),
     ]
     before = operator.contents()
     ended = operator.run(*FILE, stdin="\n".join(lines))
@@ -118,6 +124,7 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
         "line 5: repeats the process and request_id of line 1",
         "line 6: body has 70,",
         "line 7: body.arguments must not contain --extra-py-files",
+        *("line 8: body.key must contain no control", "line 9: body", "line 10: body.key must have at most 64 bytes"),
     ):
         assert text in ended.stderr
     assert "\nline 1:" not in ended.stderr

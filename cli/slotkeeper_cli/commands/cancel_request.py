@@ -49,6 +49,10 @@ def cancel(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All queued requests of the process.")] = False,
     priority: Annotated[Priority | None, typer.Option(help="With --all: only those of this priority.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="With --all: only those of this key; --key '' for those without one."),
+    ] = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="PERIOD", help="With --all: only those sent before 30m, 2h or 7d.")
     ] = None,
@@ -68,14 +72,14 @@ def cancel(
         raise typer.BadParameter("--all needs --process")
     if every and stop:
         raise typer.BadParameter("--stop needs the ids of requests")
-    if (priority or older_than) and not every:
-        raise typer.BadParameter("--priority and --older-than need --all")
+    if (priority or older_than or key is not None) and not every:
+        raise typer.BadParameter("--priority, --key and --older-than need --all")
     period = period_seconds(older_than) if older_than else None
     if older_than and period is None:
         raise typer.BadParameter(f"--older-than must be a period such as 30m, 2h or 7d, got {older_than!r}")
     change = Cancelling(context, Account(context.stack))
     if every and process:
-        change.choose_queued(process, priority, period)
+        change.choose_queued(process, priority, key, period)
     else:
         change.choose(ids or [], process, stop=stop)
     carry_out(context, change, dry_run=dry_run, also="stopped", not_read=change.search.not_read)
@@ -107,11 +111,11 @@ class Cancelling(RequestChange):
         self.running, self.search = list[RunningRequest](), Search()
         self._of = ""
 
-    def choose_queued(self, process: str, priority: str | None, older_than: float | None) -> None:
+    def choose_queued(self, process: str, priority: str | None, key: str | None, older_than: float | None) -> None:
         """Choose the queued requests of a process.
 
         Args:
-            priority: only those of it.
+            priority, key: only those of it; None: all. A key of "" is that of requests without one.
             older_than: only those that were sent so many seconds ago.
 
         Raises:
@@ -124,7 +128,9 @@ class Cancelling(RequestChange):
         self.chosen = [
             Chosen(process, row.queued.execution, row.request_id)
             for row in queue
-            if (priority is None or row.priority == priority) and (older_than is None or row.sent <= before)
+            if (priority is None or row.priority == priority)
+            and key in (None, row.queued.key)
+            and (older_than is None or row.sent <= before)
         ]
         if not self.chosen:
             raise NotFound(f"no such request of {process} is queued{self._unread}. Nothing was changed.")

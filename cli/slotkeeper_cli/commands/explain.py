@@ -11,12 +11,14 @@ from slotkeeper.next_step import next_step
 from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import process_names, request_ids
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.explanation import explain as explanation
 from slotkeeper_cli.explanation import explain_process
 from slotkeeper_cli.formatting import duration, local_time, seconds
 from slotkeeper_cli.holders import is_dead, lease_text, weight_text
+from slotkeeper_cli.keys import checked_key
 from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.request_finder import ID_HELP
 from slotkeeper_cli.requests import ALL_STATES, fact_text
@@ -50,6 +52,9 @@ def explain(
     process: Annotated[
         str | None, typer.Option(help="Search only this process; without ID: explain it.", autocompletion=process_names)
     ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="With --process alone: the key of the new request.")
+    ] = None,
 ) -> None:
     """Show where a request is and why. `HELP` is the text of --help."""
     context = current_context()
@@ -57,9 +62,11 @@ def explain(
     if request_id is None:
         if process is None:
             raise typer.BadParameter("give the id of a request or the name of a lease, or --process alone")
-        of_process = explain_process(account, process)
+        of_process = explain_process(account, process, checked_key(key))
         context.out.result(of_process, lambda console: render_process(console, of_process))
         return
+    if key is not None:
+        raise typer.BadParameter("--key needs --process alone: a request that was sent has its own")
     data = explanation(account, request_id, process)
     context.out.result(data, lambda console: render(console, data))
     if data["found"]:
@@ -94,7 +101,10 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
     console.print(f"a new request of {data['process']}:", style="bold")
     if data["reasons"] and data["ahead"] is not None:
         more = "more than " * data["is_cut"]
-        console.print(f"  it would be number {more}{data['position']:,} in the queue")
+        place = f"number {more}{data['position']:,} in the queue"
+        if data["key"]:
+            place += f", and number {data['ahead_of_key'] + 1:,} of {of_key(data['key'])}"
+        console.print(f"  it would be {place}")
     _render_explanation(console, data)
     if data["lease_reasons"]:
         console.print(f"a lease of {data['process']}:", style="bold")

@@ -16,6 +16,7 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.failures import Failures, Filters, failures
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
+from slotkeeper_cli.keys import KeyFilter
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.periods import SINCE, START_BEFORE, UNTIL, period, start_time
 from slotkeeper_cli.requests import FailureGroup, attempt_as_dict, fact_text, failed_at, grouped
@@ -50,6 +51,7 @@ def list_failures(
     process: OfProcess = None,
     code: OfCode = None,
     reason: OfReason = "",
+    key: KeyFilter = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 100,
@@ -61,7 +63,7 @@ def list_failures(
     The first column is what show, redrive and discard take.
     """
     context = current_context()
-    data = failures(Account(context.stack), _filters(process, code, reason, since, until), limit)
+    data = failures(Account(context.stack), _filters(process, code, reason, key, since, until), limit)
     context.out.result(data, lambda console: _render_list(console, data))
 
 
@@ -71,6 +73,7 @@ def show(
     process: OfProcess = None,
     code: OfCode = None,
     reason: OfReason = "",
+    key: KeyFilter = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 100,
@@ -81,7 +84,7 @@ def show(
     token is never shown. The options alone select what the list would show.
     """
     context = current_context()
-    found = Failures(Account(context.stack), _filters(process, code, reason, since, until))
+    found = Failures(Account(context.stack), _filters(process, code, reason, key, since, until))
     rows = found.select(names or [])
     one = found.whole(rows[0]) if len(rows) == 1 else None
     groups = [] if one else grouped(rows)
@@ -104,6 +107,7 @@ def redrive(
     process: OfProcess = None,
     code: OfCode = None,
     reason: OfReason = "",
+    key: KeyFilter = None,
     since: Since = None,
     until: Until = None,
     start_before: Annotated[
@@ -120,7 +124,7 @@ def redrive(
     the exit code is 3.
     """
     deadline = start_time(start_before, time.time()) if start_before else ""
-    context, found, rows = _select(names, _filters(process, code, reason, since, until))
+    context, found, rows = _select(names, _filters(process, code, reason, key, since, until))
     change = Redriving(context, found.account, rows, deadline)
     carry_out(context, change, dry_run=dry_run, not_read=found.search.not_read)
 
@@ -131,6 +135,7 @@ def discard(
     process: OfProcess = None,
     code: OfCode = None,
     reason: OfReason = "",
+    key: KeyFilter = None,
     since: Since = None,
     until: Until = None,
     dry_run: DryRun = False,
@@ -140,21 +145,24 @@ def discard(
     Give groups, ids, or options that select what the list would show. A discarded request cannot be redriven. How it
     ended is kept until its row expires. You can interrupt the command and run it again.
     """
-    context, found, rows = _select(names, _filters(process, code, reason, since, until))
+    context, found, rows = _select(names, _filters(process, code, reason, key, since, until))
     change = Discarding(context, found.account, rows)
     carry_out(context, change, dry_run=dry_run, not_read=found.search.not_read)
 
 
-def _filters(process: str | None, code: str | None, reason: str, since: str | None, until: str | None) -> Filters:
+def _filters(
+    process: str | None, code: str | None, reason: str, key: str | None, since: str | None, until: str | None
+) -> Filters:
     # Of an end without a begin, any begin is before it.
     start, end = period(since or _BEGIN, until or "0m", time.time())
-    return Filters(start if since else None, end if until else None, process, code, reason)
+    return Filters(start if since else None, end if until else None, process, code, reason, key)
 
 
 def _select(names: Sequence[str] | None, filters: Filters) -> tuple[CommandContext, Failures, list[RequestRow]]:
     """The failures to change. Raises typer.BadParameter if the command line selects none."""
     if not names and filters == Filters():
-        raise typer.BadParameter("give groups or ids, or select failures with --process, --code, --reason or --since")
+        options = "--process, --code, --reason, --key or --since"
+        raise typer.BadParameter(f"give groups or ids, or select failures with {options}")
     context = current_context()
     if period_text := _period(filters.since, filters.until):
         context.out.note(f"Failures{period_text}:")
@@ -202,7 +210,8 @@ def _share(share: dict[str, Any], since: str | None) -> str:
 def _render_group(console: Console, group: FailureGroup, limit: int) -> None:
     console.print(f"{group.id}  {group.process}  {group.code}: {one_line(group.reason, MAX_REASON)}", style="bold")
     for row in group.rows[:limit]:
-        console.print(f"  {row.request_id}  attempt {row.attempt}  {local_time(failed_at(row))}")
+        key = f"  key {row.key}" * bool(row.key)
+        console.print(f"  {row.request_id}  attempt {row.attempt}  {local_time(failed_at(row))}{key}")
     if (more := len(group.rows) - limit) > 0:
         console.print(f"  {more:,} more not shown: above --limit {limit}")
 

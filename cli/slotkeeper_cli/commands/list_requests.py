@@ -14,6 +14,7 @@ from slotkeeper_cli.account import Account
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.keys import KeyFilter
 from slotkeeper_cli.output import table
 from slotkeeper_cli.periods import SINCE, UNTIL, period
 from slotkeeper_cli.request_history import LAST_ENDED, ListedState, history, listing
@@ -29,6 +30,7 @@ def list_requests(
             f"the {LAST_ENDED} that ended last."
         ),
     ] = None,
+    key: KeyFilter = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help=f"All that ended in a period, and all open ones. {SINCE}.")
     ] = None,
@@ -50,10 +52,10 @@ def list_requests(
         raise typer.BadParameter("--until needs --since")
     if since:
         start, end = period(since, until or "0m", now)
-        past = history(account, process, start, end, state or [], now)
+        past = history(account, process, start, end, state or [], now, key)
         context.out.result(past, lambda console: _render_history(console, past))
         return
-    data = listing(account, process, state or [], limit, now)
+    data = listing(account, process, state or [], limit, now, key)
     context.out.result(data, lambda console: _render_list(console, data))
 
 
@@ -76,20 +78,27 @@ def _columns(requests: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     columns = {
         "place": [f"{each['position']:,}" if each["position"] else _state(each) for each in requests],
         "request": [each["request_id"] for each in requests],
+        "key": [each["key"] or "" for each in requests],
         "since": [duration(each["age_seconds"]) for each in requests],
         "priority": [each["priority"] for each in requests],
         "weight": [str(each["weight"] or "") for each in requests],
         "starts in": ["" if start is None else duration(start) for start in starts],
         "why": [each.get("because") or each.get("reason") or "" for each in requests],
     }
-    usual = {"priority": {"normal"}, "weight": {"", "1"}, "starts in": {""}}
+    return _without_usual(columns)
+
+
+def _without_usual(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    usual = {"key": {""}, "priority": {"normal"}, "weight": {"", "1"}, "starts in": {""}}
     return {name: cells for name, cells in columns.items() if not set(cells) <= usual.get(name, set())}
 
 
 def _state(request: dict[str, Any]) -> str:
     """The state of a request without a position; of a queued one, why it has none."""
     names = [reason["condition"] for reason in request.get("reasons", [])]
-    return str({"starting": "starting", "limit": "blocked"}.get(names[0], "leaves") if names else request["state"])
+    places = {"starting": "starting", "limit": "blocked", "key limit": "blocked"}
+    places |= dict.fromkeys(("queue", "key slots", "pause", "malformed process"), "queued")
+    return str(places.get(names[0], "leaves") if names else request["state"])
 
 
 def _render_history(console: Console, data: dict[str, Any]) -> None:
@@ -100,13 +109,14 @@ def _render_history(console: Console, data: dict[str, Any]) -> None:
         zones = "/".join(dict.fromkeys(f"{moment:%Z}" for moment in sent))
         columns = {
             "request": [each["request_id"] for each in requests],
+            "key": [each["key"] or "" for each in requests],
             f"sent ({zones})": [f"{moment:%m-%d %H:%M:%S}" for moment in sent],
             "waited": [duration(each["waited_seconds"]) for each in requests],
             "started": [_time(each.get("started"), moment) for each, moment in zip(requests, sent, strict=True)],
             "ended": [_time(each.get("ended"), moment) for each, moment in zip(requests, sent, strict=True)],
             "outcome": [_outcome(each) for each in requests],
         }
-        _print_columns(console, columns)
+        _print_columns(console, _without_usual(columns))
     times = " ".join(f"{name} {local_time(seconds(data[name]))}" for name in ("since", "until"))
     outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in data["outcomes"].items())
     text = f"{count(len(requests), 'request')} {times}{f': {outcomes}' * bool(outcomes)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -16,17 +16,20 @@ from slotkeeper.next_step import next_step
 from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MalformedProcess, Process
-from slotkeeper.slots.processes import check_settings
+from slotkeeper.slots.processes import MAX_KEY_LIMITS, check_settings
 from slotkeeper.slots.rate import Rate
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import ProcessName, process_names
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.doctor.job_checks import limit_findings
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.keys import checked_key
 from slotkeeper_cli.output import table
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, label
@@ -94,6 +97,15 @@ SettleSeconds = Annotated[
         "it. For state machines only.",
     ),
 ]
+KeyLimit = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=MAX_SLOT_LIMIT,
+        metavar="N",
+        help="Most requests of each key that may run at the same time, in the unit of the limit; by default any.",
+    ),
+]
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
@@ -106,9 +118,11 @@ def list_processes() -> None:
     """List processes with limit, slots in use, holders, target."""
     context = current_context()
     processes, malformed = Account(context.stack).processes()
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
+    settings = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
     listed = [
-        {key: getattr(one, key) for key in keys} | {"rate": one.rate and str(one.rate), "holders": len(one.holders)}
+        {name: getattr(one, name) for name in settings}
+        | {"rate": one.rate and str(one.rate), "holders": len(one.holders)}
+        | {"key_limit": one.key_limit, "key_limits": dict(one.key_limits), "last_turns": _last_turns(one)}
         for one in processes
     ]
     data = {"processes": listed, "malformed": [str(one) for one in malformed]}
@@ -117,12 +131,15 @@ def list_processes() -> None:
         weighted = any(one.default_weight != 1 for one in processes)
         paced = any(one.rate for one in processes)
         columns = [">slots", ">in use", ">holders", *[">default weight"] * weighted, *["rate"] * paced]
-        rows = table("process", *columns, "target", "state")
-        for one in processes:
+        of_keys = [_of_keys(one) for one in processes]
+        shown = list(dict.fromkeys(name for each in of_keys for name, cell in each.items() if cell))
+        rows = table("process", *columns, *shown, "target", "state")
+        for one, keys in zip(processes, of_keys, strict=True):
             state = Text("paused", style="yellow") if one.paused else Text("active")
             numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
             rate = [str(one.rate or "any")] * paced
-            rows.add_row(one.name, *(f"{number:,}" for number in numbers), *rate, one.target, state)
+            cells = [*(f"{number:,}" for number in numbers), *rate, *(keys[name] for name in shown)]
+            rows.add_row(one.name, *cells, one.target, state)
         if processes:
             console.print(rows)
         elif not malformed:
@@ -131,6 +148,22 @@ def list_processes() -> None:
             console.print(f"malformed: {text}", style="red")
 
     context.out.result(data, render)
+
+
+def _last_turns(process: Process) -> dict[str, str]:
+    """The key of the last start, by priority; without those of which it has none."""
+    ranks = ((priority, str(rank)) for rank, priority in enumerate(PRIORITIES))
+    return {priority: process.after_keys[rank] for priority, rank in ranks if rank in process.after_keys}
+
+
+def _of_keys(process: Process) -> dict[str, str]:
+    """The cells of a process about its keys, by their headings; empty where it has nothing to show."""
+    turns = _last_turns(process).items()
+    return {
+        ">of each key": "" if process.key_limit is None else f"{process.key_limit:,}",
+        "own limits": ", ".join(f"{key} {limit:,}" for key, limit in sorted(process.key_limits.items())),
+        "last turn": ", ".join(f"{priority} " * (priority != DEFAULT_PRIORITY) + key for priority, key in turns),
+    }
 
 
 class _Waiting:
@@ -187,12 +220,16 @@ def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMI
         ids = account.request_ids([(process, name) for name in heavy])
         named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
         lines.append(f"Above the limit alone: {', '.join(named)}.")
-    lines += [f"Blocked: {label(one)}; it waits until the limit is raised." for one in blocked[:MAX_BLOCKED]]
-    if (more := len(blocked) - MAX_BLOCKED) > 0:
-        lines.append(f"Blocked: {count(more, 'other request')}. List them with: {next_step('request list', process)}")
+    lines += _blocked_lines(process, blocked)
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
     data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
     context.out.result(data, lines)
+
+
+def _blocked_lines(process: str, blocked: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield from (f"Blocked: {label(one)}; it waits until the limit is raised." for one in blocked[:MAX_BLOCKED])
+    if (more := len(blocked) - MAX_BLOCKED) > 0:
+        yield f"Blocked: {count(more, 'other request')}. List them with: {next_step('request list', process)}"
 
 
 def _warn_of_limit(context: CommandContext, account: Account, process: Process) -> None:
@@ -211,6 +248,83 @@ def _warn_of_limit(context: CommandContext, account: Account, process: Process) 
     problems += [f"its slots for {process.target} are not counted: {text}" for text in repair_texts(malformed)]
     for problem in problems:
         context.out.note(f"Warning: {problem.removesuffix('.')}.")
+
+
+@app.command("set-key-limit", cls=StackCommand)
+def set_key_limit(
+    process: ProcessName,
+    limit: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIMIT", help="Most requests of a key that run at the same time, in the unit of the limit; or none."
+        ),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help=f"Only of this key, as its own limit. {MAX_KEY_LIMITS} keys may have one."),
+    ] = None,
+) -> None:
+    """Set how many requests of each key run at the same time.
+
+    `slotkeeper process set-key-limit sales 5` lets each key have five slots, and all requests without a key as well.
+    `slotkeeper process set-key-limit sales 20 --key acme` gives one key a limit of its own. With none, as in
+    `slotkeeper process set-key-limit sales none --key acme`, the limit of each key applies to it again; without --key,
+    only the limit of the process applies.
+
+    It applies from the next request on, and asks before it stops the requests of a key, or blocks those whose weight is
+    above the limit.
+    """
+    context = current_context()
+    after, own = _key_limit_of(limit), checked_key(key)
+    account = Account(context.stack)
+    before, now = account.control.process(process), time.time()
+    former = before.key_limits.get(own) if own else before.key_limit
+    if own and after is not None and former is None and len(before.key_limits) >= MAX_KEY_LIMITS:
+        step = next_step("process set-key-limit", process, "none", key=next(iter(before.key_limits)))
+        raise CommandRefused(
+            f"{len(before.key_limits)} keys of {process} have a limit of their own, which is the most. Remove one, as "
+            f"with {step}. Nothing was changed."
+        )
+    changed = replace(before, key_limit=after)
+    if own:
+        others = {each: limit for each, limit in before.key_limits.items() if each != own}
+        changed = replace(before, key_limits=others if after is None else {**others, own: after})
+    waiting = _Waiting(account, [before])
+    blocked, known = (_blocked_by_key(of, waiting, now) for of in (changed, before))
+    new = [each for each in blocked if each["execution"] not in {one["execution"] for one in known}]
+    whose = of_key(own) if own else "each key"
+    change = f"limit of {whose} of {process} from {_or_none(former)} to {_or_none(after)}"
+    heavier = count(len(new), "queued request is", "queued requests are")
+    if after == 0 != former:
+        context.confirm(f"Set the {change}? Nothing of it starts then: {heavier} blocked. Running requests continue.")
+    elif new:
+        context.confirm(f"Set the {change}? {heavier} heavier than that: blocked until it is raised.")
+    audit("process set-key-limit", process=process, key=key, before=former, after=after)
+    try:
+        account.control.operations.set_key_limit(process, after, own)
+    except ValueError as error:  # another command came between
+        raise CommandRefused(f"{error}. Nothing was changed.") from error
+    data = {"process": process, "key": key, "before": former, "after": after, "blocked": blocked}
+    lines = [f"{process}: limit of {whose}: {_or_none(former)} -> {_or_none(after)}."]
+    context.out.result(data, [*lines, *_blocked_lines(process, blocked)])
+
+
+def _key_limit_of(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MAX_SLOT_LIMIT):
+        raise typer.BadParameter(f"a limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, or none, got {text!r}")
+    return int(text)
+
+
+def _or_none(limit: int | None) -> str:
+    return "none" if limit is None else f"{limit:,}"
+
+
+def _blocked_by_key(process: Process, waiting: _Waiting, now: float) -> list[dict[str, Any]]:
+    """The queued requests of a process whose weight is above the limit of their key."""
+    found = (ProcessQueue(process.name, process, listed, now).requests for listed in waiting.listed)
+    return [one for each in found for one in each if one["reasons"][0]["condition"] == "key limit"]
 
 
 @app.command("set-rate", cls=StackCommand)
@@ -314,6 +428,7 @@ def add(
     settle_seconds: SettleSeconds = 0,
     rate: Annotated[str | None, typer.Option(**_RATE)] = None,
     burst: Burst = 1,
+    key_limit: KeyLimit = None,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
@@ -328,7 +443,7 @@ def add(
     context = current_context()
     account = Account(context.stack)
     control = account.control
-    own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
+    own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds, "key_limit": key_limit}
     paced = None if rate is None else _rate_of(rate, burst, "Nothing was added.")
     if rate is None and burst != 1:
         raise typer.BadParameter("--burst needs --rate. Nothing was added.")
@@ -356,7 +471,8 @@ def add(
     _warn_of_limit(context, account, control.process(process))
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     data |= {"rate": paced and str(paced)}
-    text = f"{process} has {count(limit, 'slot')} for {target_text(target)}" + " and is paused" * paused + "."
+    each_key = "" if key_limit is None else f", at most {key_limit:,} of them for each key,"
+    text = f"{process} has {count(limit, 'slot')} for {target_text(target)}{each_key}" + " and is paused" * paused + "."
     context.out.result(data | {"paused": paused, "problems": problems}, text)
 
 
@@ -364,8 +480,8 @@ def _exists(control: SlotControl, process: str) -> CommandRefused:
     """The error for a process that exists already; CommandFailed is raised if its item is malformed."""
     control.process(process)
     return CommandRefused(
-        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-rate, "
-        "pause and resume. Nothing was changed."
+        f"process {process!r} exists already: change it with slotkeeper process set-limit, "
+        "set-key-limit, set-rate, pause and resume. Nothing was changed."
     )
 
 
@@ -401,6 +517,8 @@ def remove(
     if waiting:
         lines[0] += " Its queued requests are rejected as UnknownProcess. To run them:"
         lines.append(f"  {_adding(before)}")
+        for key, limit in before.key_limits.items():
+            lines.append(f"  {next_step('process set-key-limit', process, limit, key=key)}")
         lines.append(f"  {next_step('failed redrive', process=process, code='UnknownProcess')}")
     context.out.result(data, lines)
 
@@ -412,6 +530,7 @@ def _adding(process: Process) -> str:
     settings |= {"default_weight": process.default_weight} if process.default_weight != 1 else {}
     settings |= {"timeout_minutes": process.timeout_minutes} if process.timeout_minutes else {}
     settings |= {"settle_seconds": process.settle_seconds} if process.settle_seconds else {}
+    settings |= {"key_limit": process.key_limit} if process.key_limit is not None else {}
     if rate := process.rate:
         settings |= {"rate": str(replace(rate, burst=1))} | ({"burst": rate.burst} if rate.burst > 1 else {})
     return next_step("process add", process.name, **settings)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slotkeeper.next_step import next_step
 from slotkeeper.settings import MAX_WEIGHT
-from slotkeeper.slots.request import Priority
+from slotkeeper.slots.request import MAX_KEY_BYTES, Priority
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
@@ -52,6 +52,14 @@ Weight = Annotated[
         help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
     ),
 ]
+RequestKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help=f"Whose turn it takes, such as a customer, and whose limit applies to it; at most {MAX_KEY_BYTES} bytes.",
+    ),
+]
 SkipIfBusy = Annotated[
     bool, typer.Option("--skip-if-busy", help="Skip the request if it cannot start when it is received.")
 ]
@@ -75,6 +83,7 @@ def submit(
     request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
     priority: RequestPriority = None,
     weight: Weight = None,
+    key: RequestKey = None,
     skip_if_busy: SkipIfBusy = False,
     start_before: StartBefore = None,
     file: RequestFile = None,
@@ -90,14 +99,14 @@ def submit(
         raise typer.BadParameter(
             "give either --process, with the options of a request such as --arg and --request-id, or --file"
         )
-    fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight}
+    fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight, "key": key}
     fields |= {"when_busy": "skip" if skip_if_busy else None}
     fields |= {"start_before": start_time(start_before, time.time()) if start_before is not None else None}
     given = {name: value for name, value in fields.items() if value is not None}
     if file is not None and (argument or given or given_input is not None):
         raise typer.BadParameter(
-            "--arg, --input, --request-id, --priority, --weight, --skip-if-busy and --start-before apply to --process "
-            "only; in a file each request has its own"
+            "--arg, --input, --request-id, --priority, --weight, --key, --skip-if-busy and --start-before apply to "
+            "--process only; in a file each request has its own"
         )
     if file is not None:
         lines = _from_file(file)
