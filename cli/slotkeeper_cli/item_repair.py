@@ -23,13 +23,16 @@ from slotkeeper.slots.targets import check_settle_seconds
 Keys = tuple[str, ...]  # the path of an attribute in its item
 Value = Mapping[str, Any]  # an attribute in DynamoDB's format
 
-_TEXTS = {"target", "job", "state", "code"}
+_TEXTS = {"target", "job", "state", "code", "key"}
 _FLAGS = {"paused", "redriven"}
 # Values that admit no more and free no slot earlier; None: without the attribute.
 _SAFE: Mapping[str, tuple[Value | None, str]] = {
     "ring_at": (None, "the next dispatch rings again, if it must"),
     "paused": ({"BOOL": True}, "slotkeeper process resume admits requests again"),
     "holders": ({"M": {}}, "no holder can be read; slotkeeper stack reconcile adopts what runs"),
+    "after_keys": (None, "the turns of the keys begin again with the first one"),
+    "key_limit": ({"N": "0"}, "no request that it applies to starts until slotkeeper process set-key-limit"),
+    "key_limits": ({"M": {}}, "it is paused until slotkeeper process set-key-limit"),
     "rate": (None, "without it the process is paused until slotkeeper process set-rate"),
 }
 _SAFE_OF_HOLDER: Mapping[str, tuple[Value | None, str]] = {
@@ -47,11 +50,13 @@ class Known:
         started: when its execution started, in seconds since the epoch; None if there is no such execution.
         target: what its execution has confirmed that it runs; empty if its history does not state it.
         weight: that of its request; None if it has none, or its row was not found.
+        key: that of its request, "" for none; None if its row was not found.
     """
 
     started: float | None = None
     target: str = ""
     weight: int | None = None
+    key: str | None = None
 
 
 class Repair(NamedTuple):
@@ -92,7 +97,7 @@ def plan_repair(item: Item, known: Mapping[str, Known], given: Mapping[Keys, str
     """
     faults = find_faults(item)
     repaired, changes, opened = item, list[Repair](), list[MalformedAttribute]()
-    for fault in faults[: MAX_REPLACED - 2]:
+    for fault in faults[: MAX_REPLACED - 3]:
         keys = fault.keys
         is_replaced = any(one.keys == keys[: len(one.keys)] for one in changes)
         removed = {one.keys[0] for one in changes if one.value is None}
@@ -133,7 +138,7 @@ def _after(item: Item, changes: Sequence[Repair]) -> Item:
 def _consequences(repaired: Item, changes: Sequence[Repair]) -> Iterator[Repair]:
     """What changes require: a pause, and the counter. Raises ValueError if a setting that they write is not valid."""
     values = {change.keys: change.value for change in changes}
-    if ("holders",) in values or values.get(("rate",), "kept") is None:
+    if {("holders",), ("key_limits",)} & values.keys() or values.get(("rate",), "kept") is None:
         yield Repair(("paused",), {"BOOL": True}, "until an operator has done the steps below")
     left = {fault.keys for fault in find_faults(repaired)}
     if (not changes and not left) or left - {("slots_in_use",)}:
@@ -144,8 +149,11 @@ def _consequences(repaired: Item, changes: Sequence[Repair]) -> Iterator[Repair]
         process.slot_limit if ("slot_limit",) in values else 0,
         process.target if ("target",) in values else NO_TARGET,
         process.default_weight,
+        key_limit=process.key_limit if ("key_limit",) in values else None,
         timeout_minutes=process.timeout_minutes if ("run_settings", "timeout_minutes") in values else None,
     )
+    if {("key_limit",), ("key_limits",)} & {keys[:1] for keys in values} and ("grants",) not in values:
+        yield Repair(("grants",), _number(process.grants + 1), "what was planned with another limit does not start")
     if ("run_settings", "settle_seconds") in values:
         check_settle_seconds(process.settle_seconds, process.target)
     if left or int(repaired["slots_in_use"]["N"]) < process.held_weight:
@@ -162,25 +170,31 @@ def value_at(item: Mapping[str, Any], keys: Keys) -> Value | None:
 
 
 def _stated(keys: Keys, text: str) -> Value:
-    value = {"S": text} if keys[-1] in _TEXTS and text else _converted(keys, {"S": text})
+    name = _attribute(keys)
+    value = {"S": text} if name in _TEXTS and text else _converted(keys, {"S": text})
     if value is None:
-        kind = "true or false" if keys[-1] in _FLAGS else "a text" if keys[-1] in _TEXTS else "a whole number"
+        kind = "true or false" if name in _FLAGS else "a text" if name in _TEXTS else "a whole number"
         raise ValueError(f"{'.'.join(keys)} must be {kind}, got {text!r}")
     return value
+
+
+def _attribute(keys: Keys) -> str:
+    return keys[0] if keys[0] == "key_limits" else keys[-1]
 
 
 def _converted(keys: Keys, value: Value | None) -> Value | None:
     """A text as a whole number, or a text or number as true or false; None if it is neither."""
     text = str((value or {}).get("S", (value or {}).get("N", ""))).strip().lower()
-    if keys[-1] in _FLAGS:
+    if _attribute(keys) in _FLAGS:
         return {"BOOL": text in ("true", "1")} if text in ("true", "false", "1", "0") else None
-    return {"N": str(int(text))} if keys[-1] not in _TEXTS and re.fullmatch(r"[0-9]{1,15}", text) else None
+    return {"N": str(int(text))} if _attribute(keys) not in _TEXTS and re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def _proposals(fault: MalformedAttribute, item: Item, known: Mapping[str, Known], now: float) -> Iterator[Repair]:
     """The values for a malformed attribute, the best one first."""
     keys = fault.keys
-    itself = None if keys[0] in ("rate", "grants") else _converted(keys, value_at(item, keys))
+    has_no_own = fault.kind == "M" or keys[0] in ("rate", "grants", "after_keys")
+    itself = None if has_no_own else _converted(keys, value_at(item, keys))
     match keys:
         case ("holders", name):
             yield Repair(keys, {"M": _rebuilt(item, known[name], now)}, _rebuilt_why(known[name]))
@@ -193,6 +207,8 @@ def _proposals(fault: MalformedAttribute, item: Item, known: Mapping[str, Known]
             if rate:
                 after = milliseconds(now) + rate.lead + rate.interval
                 yield Repair(keys, _number(after), "as if a burst had just started")
+        case ("key_limits", _) if itself is None:
+            yield Repair(keys, *_SAFE["key_limit"])
         case (name, *_):
             if itself is not None:
                 yield Repair(keys, itself, "the value itself")
@@ -220,6 +236,9 @@ def _of_holder(
             yield Repair(keys, {"S": known.target}, "the history of its execution")
         case "job" if raw.get("state") == {"S": "RESERVED"}:
             yield Repair(keys, None, "its workflow writes it when it confirms the slot")
+        case "key" if known.key is not None or raw.get("state") == {"S": "LEASED"}:
+            own = {"S": known.key} if known.key else None
+            yield Repair(keys, own, "a lease has none" if known.key is None else "its request")
         case "until" if itself is None:
             yield Repair(keys, _number(now + MAX_LEASE_SECONDS), "the longest that a lease can still last")
         case _ if itself is not None:
@@ -231,7 +250,7 @@ def _of_holder(
 def _rebuilt(item: Item, known: Known, now: float) -> dict[str, Any]:
     """A holder that is no map, as `stack reconcile` would adopt it: RUNNING, so that its work is checked first."""
     holder: dict[str, Any] = {"state": {"S": "RUNNING"}, "since": _number(known.started or now)}
-    holder |= {"job": {"S": known.target}} if known.target else {}
+    holder |= {name: {"S": text} for name, text in (("job", known.target), ("key", known.key)) if text}
     return holder | {"weight": _number(known.weight) if known.weight else _whole_limit(item)}
 
 

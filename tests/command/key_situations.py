@@ -41,12 +41,32 @@ def _failures(operator: Operator) -> None:
         fail(operator, request_id, **key)
 
 
+def _malformed_keys(operator: Operator) -> Names:
+    """The item was edited; a holder's row has its key, a lease has none."""
+    operator.processes.set_limit("sample", 5)
+    names = {"a": operator.hold("a", key="acme"), "n": operator.hold("n"), "text": operator.hold("text", key="b")}
+    operator.lease("lease-1", 1_790_000_600)
+    edit(operator, "grants", {"N": "7"})
+    edit(operator, "key_limit", {"S": "three"})
+    edit(operator, "key_limits", {"M": {"paused": {"S": "4"}, "a.b": {"L": []}}})
+    edit(operator, "after_keys", {"M": {"1": {"N": "5"}}})
+    edit(operator, f"holders/{names['text']}", {"S": "broken"})
+    for name in (names["a"], names["n"], "lease-1"):
+        edit(operator, f"holders/{name}/key", {"N": "5"})
+    return names
+
+
+def _no_map_of_limits(operator: Operator) -> None:
+    edit(operator, "key_limits", {"S": "3"})
+
+
 def _plain(_: Operator) -> None:
     """The process sample, without any key."""
 
 
 _SET = "process set-key-limit sample"
 _FULL = '2 of the 2 of key "acme" in use'
+_REPAIR = "process repair sample --yes"
 _SUBMIT = "request submit --process sample --key"
 SITUATIONS = {
     **_answers(
@@ -108,6 +128,22 @@ SITUATIONS = {
         ("failed discard --key acme --yes", 0, "discarded: a1 (sample)", "1 request discarded, 0 left."),
         ("failed discard --key other --yes", 4, "there is no such failure"),
     ),
+    **_answers(
+        _malformed_keys,
+        (
+            *(_REPAIR, 0, "the item is valid now", "holders.lease-1.key: removed (a lease has none)"),
+            *("holders.{n}.key: removed (its request)", 'holders.{a}.key: {"S": "acme"} (its request)'),
+            *('"key": {"S": "b"}', 'key_limit: {"N": "0"} (no', 'key_limits.a.b: {"N": "0"}'),
+            'key_limits.paused: {"N": "4"} (the value itself)',
+            *("after_keys: removed (the turns", 'grants: {"N": "8"} (what was planned with another limit does not'),
+        ),
+        (
+            *(f"{_REPAIR} --set key_limits.a.b=2 --set key_limit=5", 0, 'key_limit: {"N": "5"} (--set)'),
+            'key_limits.a.b: {"N": "2"} (--set)',
+        ),
+        (f"{_REPAIR} --set key_limit=100001", 2, "limit of a key must be a whole number from 0 to 100000, got 100001"),
+    ),
+    **_answers(_no_map_of_limits, (_REPAIR, 0, 'key_limits: {"M": {}} (it is paused until', 'paused: {"BOOL": true}')),
     **_answers(
         _plain,
         ("process list", 0, "sample", {"never": ("key", "own limits", "last turn")}),

@@ -102,7 +102,8 @@ def _given(values: Iterable[str]) -> dict[Keys, str]:
         path, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set must be PATH=VALUE, as in --set slot_limit=5, got {text!r}")
-        given[tuple(path.split("."))] = value
+        # A key may contain dots.
+        given[tuple(path.split(".", 1 if path.startswith("key_limits.") else -1))] = value
     return given
 
 
@@ -116,9 +117,10 @@ def _known(account: Account, process: str, item: Item) -> dict[str, Known]:
             return Known()
         execution, row = account.execution(name), account.control.row_search.row(process, name)
         weight = (row.weight or _default_weight(item)) if row else None
+        of_request = weight, row.key if row else None
         if execution is None:
-            return Known(weight=weight)
-        return Known(execution.started_at, confirmed_target(account.stack, name), weight)
+            return Known(None, "", *of_request)
+        return Known(execution.started_at, confirmed_target(account.stack, name), *of_request)
 
     return dict(zip(names, in_parallel(read, names), strict=True))
 
