@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from slotkeeper.slots import dispatch, lease_protocol, plan, process, rate
+from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, rate, returns
 from slotkeeper.slots import request as requests
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dispatch import DispatchFailed, _Dispatch
@@ -186,7 +186,11 @@ STARTS = [
     Row(
         "s6-a-refused-request-ends-the-dispatch",
         "A dispatch ends after it has ended a request, and the next one waits next to the free slot.",
-        code(_Dispatch._round, "settled.removed", "False"),
+        code(
+            _Dispatch._round,
+            "planned.unread or settled.removed or len(planned.starts) == most or len(again) == MAX_STARTS",
+            "planned.unread or len(planned.starts) == most or len(again) == MAX_STARTS",
+        ),
         World(of(A, B, rejects=("a",), batch=True), 0, "S6"),
     ),
     Row(
@@ -299,4 +303,31 @@ PROCESSES = [
     ),
 ]
 
-ROWS = QUEUE + STARTS + BELLS + LEASES + PROCESSES
+KEYS = [
+    Row(
+        "key-a-holder-without-its-key",
+        "A plan does not count what a key holds, and starts more of it than its limit.",
+        code(grants._reservation, 'holder["key"] = {"S": start.key}'),
+        f"{SLOTS}/test_grants.py::test_a_grant_notes_the_key_of_each_holder_and_whose_turn_was_last",
+    ),
+    Row(
+        "key-an-adopted-holder-does-not-count",
+        "A child was redriven, and its key gets as many slots again.",
+        code(Process.held_by_key, "not holder.is_lease", "not holder.is_lease and not holder.redriven"),
+        f"{SLOTS}/test_children.py::test_an_adopted_child_has_the_weight_and_the_key_of_its_request",
+    ),
+    Row(
+        "key-a-redriven-request-without-its-key",
+        "A request that is redriven has no key any more, so that no limit of its key applies.",
+        code(returns.Requeues._redrive, 'key_of(row["placed"]["S"])', '""'),
+        f"{SLOTS}/test_returns.py::test_a_redriven_request_is_placed_as_if_it_was_sent_now",
+    ),
+    Row(
+        "key-rings-of-all-places-are-one-dispatch",
+        "A ring that continues a dispatch narrows one that does not, and a request waits for the janitor.",
+        code(Starter.rung, "bell.passed or ()", "()"),
+        f"{SLOTS}/test_starter.py::test_a_ring_that_continues_a_dispatch_does_not_narrow_another_one",
+    ),
+]
+
+ROWS = QUEUE + STARTS + BELLS + LEASES + PROCESSES + KEYS
