@@ -17,7 +17,6 @@ from slotkeeper.slots.plan import Behind, Blocked, InPause, KeyBlocked, Stopped,
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rows import QueuedRow, RequestRow
 from slotkeeper_cli.audit.intervals import percentile
-from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, ReplayCourse
 
@@ -121,8 +120,8 @@ def _why(execution: str, course: ReplayCourse, samples: str, is_known: bool) -> 
     match wait and wait.reason:
         case Blocked(weight, slot_limit):
             return f"not known: its weight {weight} is above the limit {slot_limit}"
-        case KeyBlocked(key, weight, key_limit):
-            return f"not known: its weight {weight} is above the limit {key_limit} of {of_key(key)}"
+        case KeyBlocked(_, weight, key_limit):
+            return f"not known: its weight {weight} is above the limit {key_limit} of its key"
         case Stopped():
             return "not known: the limit is 0"
         case InPause():

@@ -79,7 +79,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], l
         {"slot_limit": 3, "key_limits": {"a": 1}},
         [{"key": "a", "weight": 2}, {"weight": 2}],
         TENS,
-        [(None, 'not known: its weight 2 is above the limit 1 of key "a"'), (0, "now")],
+        [(None, "not known: its weight 2 is above the limit 1 of its key"), (0, "now")],
     ),
     "a counter that has drifted takes no part of a key's limit": (
         {"slot_limit": 2, "slots_in_use": 1, "key_limit": 1},
