@@ -105,29 +105,31 @@ ACME = {"key": "acme"}
 WHAT = 'process sample: 2 requests are queued: 1 of the 1 of key "acme" in use'
 
 
-def _heavy_first(operator: Operator) -> None:
-    """A request of another key is next, and the free slots are too few for it."""
-    operator.wait("heavy", priority="high", weight=3, key="z")
-    operator.processes.set_key_limit("sample", 3, "z")
-
-
 @pytest.mark.parametrize(
     ("key", "change", "what"),
     [
-        pytest.param(ACME, lambda _: None, WHAT, id="found"),
-        pytest.param({}, lambda _: None, WHAT.replace('key "acme"', "requests without a key"), id="without a key"),
-        pytest.param(ACME, lambda one: one.wait("d", key="beta"), WHAT, id="another key may start too"),
-        pytest.param(ACME, lambda one: one.processes.set_key_limit("sample", None), "", id="no limit"),
-        pytest.param(ACME, lambda one: one.processes.set_limit("sample", 1), "", id="the process is full"),
-        pytest.param(ACME, lambda one: one.processes.pause("sample"), "", id="the process is paused"),
-        pytest.param(ACME, _heavy_first, "", id="the free slots are kept"),
+        (ACME, lambda _: None, WHAT),
+        ({}, lambda _: None, WHAT.replace('key "acme"', "requests without a key")),
+        (ACME, lambda one: one.wait("d", key="beta"), WHAT),  # which may start too
+        (ACME, lambda one: one.processes.set_key_limit("sample", None, "acme"), ""),
+        (ACME, lambda one: one.processes.set_limit("sample", 1), ""),
+        (ACME, lambda one: one.processes.pause("sample"), ""),
+        # The free slots are kept for a request of a higher priority.
+        (
+            ACME,
+            lambda one: (
+                one.processes.set_key_limit("sample", 3, "z") or one.wait("d", priority="high", weight=3, key="z")
+            ),
+            "",
+        ),
     ],
 )
 def test_the_doctor_finds_a_key_whose_limit_alone_keeps_requests_back(
     key: dict[str, str], change: Any, what: str, operator: Operator
 ) -> None:
     operator.processes.set_limit("sample", 3)
-    operator.processes.set_key_limit("sample", 1)
+    operator.processes.set_key_limit("sample", 3)
+    operator.processes.set_key_limit("sample", 1, **key)
     operator.hold("a", **key)
     operator.wait("b", **key)
     operator.wait("c", **key)

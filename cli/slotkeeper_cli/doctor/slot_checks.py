@@ -18,7 +18,6 @@ from slotkeeper.slots.plan import (
     InPause,
     KeyBlocked,
     KeyFull,
-    NeverStarts,
     Plan,
     Reason,
     Starting,
@@ -151,13 +150,11 @@ def held_back(account: Account, now: float) -> Iterator[Finding]:
         for row in one.rows:
             if wait := planned.waits.get(row.queued.execution):
                 of[type(wait.reason), row.queued.key if isinstance(wait.reason, KeyBlocked) else ""].append(row)
-        for (kind, _), alike in sorted(of.items(), key=lambda each: [*_HELD_BACK, each[0][0]].index(each[0][0])):
-            if kind not in _HELD_BACK:
-                break
+        for kind, alike in ((kind, of[each]) for kind in _HELD_BACK for each in of if each[0] is kind):
             heaviest = max(alike, key=lambda row: row.queued.weight or 0)
             condition = condition_of(planned.waits[heaviest.queued.execution].reason, process, now, {})
             # Of the other kinds the first request has this reason, and keeps back all behind it.
-            number = are_queued(alike if issubclass(kind, NeverStarts) else one.rows)
+            number = are_queued(alike if kind in (Blocked, KeyBlocked, Stopped) else one.rows)
             severity, why = _HELD_BACK[kind]
             command = condition.get("ends_by") or next_step("explain", process=one.name)
             yield _queued(severity, one, f"process {one.name}: {number}: {condition['text']}", why, command)
@@ -179,15 +176,12 @@ def full_keys(account: Account, now: float) -> Iterator[Finding]:
             without, (first, reason) = replace(one, process=lifted).plan, full[key]
             if without and first in {start.execution for start in without.starts}:
                 condition = condition_of(reason, process, now, {})
-                yield Finding(
-                    "warn",
-                    f"process {one.name}: {are_queued(of[key])}: {condition['text']}",
-                    f"{process.room} of its {count(process.slot_limit, 'slot')} are free. Raise the limit of the key "
-                    "if this is not intended.",
-                    next_step("process set-key-limit", one.name, ToFillIn("N"), **({"key": key} if key else {})),
-                    one.name,
-                    since,
+                what = f"process {one.name}: {are_queued(of[key])}: {condition['text']}"
+                why = (
+                    f"{process.room} of {count(process.slot_limit, 'slot')} are free. Raise the limit if it is too low."
                 )
+                command = next_step("process set-key-limit", one.name, ToFillIn("N"), **({"key": key} if key else {}))
+                yield Finding("warn", what, why, command, one.name, since)
 
 
 def waiting(account: Account, now: float) -> Iterator[Finding]:
@@ -230,7 +224,7 @@ def deadlines(account: Account, now: float) -> Iterator[Finding]:
             end, wait = row.queued.start_before, planned.waits.get(row.queued.execution)
             if end is None or wait is None or isinstance(wait.reason, Starting) or (left := end - now) <= 0:
                 continue
-            if process.paused or isinstance(wait.reason, NeverStarts) or left < _SOON_SECONDS:
+            if process.paused or wait.ahead is None or left < _SOON_SECONDS:
                 why = condition_of(wait.reason, process, now, ids)["text"]
                 yield Finding(
                     "warn",
