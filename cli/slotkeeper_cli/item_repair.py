@@ -97,7 +97,7 @@ def plan_repair(item: Item, known: Mapping[str, Known], given: Mapping[Keys, str
     """
     faults = find_faults(item)
     repaired, changes, opened = item, list[Repair](), list[MalformedAttribute]()
-    for fault in faults[: MAX_REPLACED - 3]:
+    for fault in faults[: MAX_REPLACED - 2]:
         keys = fault.keys
         is_replaced = any(one.keys == keys[: len(one.keys)] for one in changes)
         removed = {one.keys[0] for one in changes if one.value is None}
@@ -152,8 +152,6 @@ def _consequences(repaired: Item, changes: Sequence[Repair]) -> Iterator[Repair]
         key_limit=process.key_limit if ("key_limit",) in values else None,
         timeout_minutes=process.timeout_minutes if ("run_settings", "timeout_minutes") in values else None,
     )
-    if {("key_limit",), ("key_limits",)} & {keys[:1] for keys in values} and ("grants",) not in values:
-        yield Repair(("grants",), _number(process.grants + 1), "what was planned with another limit does not start")
     if ("run_settings", "settle_seconds") in values:
         check_settle_seconds(process.settle_seconds, process.target)
     if left or int(repaired["slots_in_use"]["N"]) < process.held_weight:

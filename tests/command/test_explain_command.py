@@ -91,50 +91,44 @@ def test_a_lease_comes_after_each_request_that_is_not_blocked() -> None:
 
 
 KEYED = [row(f"p-{key}{at}", key=key.strip("-")) for key in ("a", "b", "-") for at in (1, 2)]
-ACME = {"p-x": replace(HOLDER, key="a")}
+FULL = {"key_limit": 1, "holders": {"p-x": replace(HOLDER, key="a")}, "slots_in_use": 1}
+
+
+IN_PART = "a1 None 0, a2 None 1, b1 None 0, b2 None 1, -1 None 0, -2 None 1"
+UNREAD = "more requests are queued than were read, so whose turn is next is not known"
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_cut", "expected"),
+    ("changes", "expected", "because"),
     [
-        ({"after_keys": {"1": "a"}}, False, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1"),
-        ({"slot_limit": 0}, False, "a1 1 0, b1 2 0, -1 3 0, a2 4 1, b2 5 1, -2 6 1"),
-        ({"key_limit": 1, "holders": ACME, "slots_in_use": 1}, False, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1"),
-        ({"key_limits": {"b": 0}}, False, "a1 1 0, -1 2 0, b1 None None, b2 None None, a2 3 1, -2 4 1"),
-        ({"slots_in_use": 3}, True, "a1 None 0, a2 None 1, b1 None 0, b2 None 1, -1 None 0, -2 None 1"),
+        ({"after_keys": {"1": "a"}}, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1", "behind b2, which is next; "),
+        ({"slot_limit": 0}, "a1 1 0, b1 2 0, -1 3 0, a2 4 1, b2 5 1, -2 6 1", "the process has no slots"),
+        (FULL, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1", 'behind a1, which is next of key "a"; 1 of the 1 of'),
+        ({"key_limits": {"b": 0}}, "a1 1 0, -1 2 0, b1 None None, b2 None None, a2 3 1, -2 4 1", "it can start"),
+        ({"slots_in_use": 3, "is_cut": True}, IN_PART, UNREAD),
+        ({"is_cut": True}, IN_PART, UNREAD),
+        ({"paused": True, "is_cut": True}, IN_PART, "the process is paused"),
+        ({**FULL, "is_cut": True}, IN_PART, 'behind a1, which is next of key "a"; 1 of the 1 of'),
     ],
 )
-def test_requests_are_in_the_order_of_turns(changes: dict[str, Any], is_cut: bool, expected: str) -> None:
+def test_requests_are_in_the_order_of_turns(changes: dict[str, Any], expected: str, because: str) -> None:
     """A blocked one keeps its place. Of a part of a queue, the keys between are not known."""
-    requests = queue(process(**changes), *KEYED, is_cut=is_cut).requests
-    assert ", ".join(f"{one['request_id']} {one['position']} {one['ahead_of_key']}" for one in requests) == expected
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"slots_in_use": 3}, "more requests are queued than were read, so whose turn is next is not known"),
-        ({}, "more requests are queued than were read, so whose turn is next is not known"),
-        ({"paused": True}, "the process is paused"),
-        ({"holders": ACME, "slots_in_use": 1, "key_limit": 1}, 'behind a1, which is next of key "a"; 1 of the 1'),
-    ],
-)
-def test_of_a_part_of_a_queue_with_keys_no_request_is_named_as_the_next(changes: dict[str, Any], expected: str) -> None:
-    part = queue(process(**changes), *KEYED, is_cut=True)
-    found, lease = part.find("p-a2"), part.with_lease().find()
-    assert found is not None
-    assert found["because"].startswith(expected)
-    malformed = queue(MalformedProcess("odd", "p"), *KEYED, is_cut=True).find("p-a2")
-    assert malformed is not None
-    assert malformed["position"] is None
+    is_cut = changes.pop("is_cut", False)
+    read = queue(process(**changes), *KEYED, is_cut=is_cut)
+    shown = ", ".join(f"{one['request_id']} {one['position']} {one['ahead_of_key']}" for one in read.requests)
+    last, lease = read.find("p-a2"), read.with_lease().find()
+    assert last is not None
+    assert (shown, last["because"][: len(because)]) == (expected, because)
     assert lease is not None
-    assert "which is next" not in lease["because"]
+    assert not is_cut or "which is next" not in lease["because"]
 
 
 def test_a_key_at_its_limit_is_expected_to_start_and_one_above_it_is_not() -> None:
     of = process(key_limit=2, holders={"p-x": replace(HOLDER, key="a", weight=2)}, slots_in_use=2)
     starts = queue(of, *KEYED[:2], row("p-heavy", key="b", weight=3)).expected_starts([])
     assert starts.keys() == {"p-a1", "p-a2"}
+    malformed = queue(MalformedProcess("odd", "p"), *KEYED).requests
+    assert {each["position"] for each in malformed} == {None}
 
 
 EVERY_MINUTE = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}

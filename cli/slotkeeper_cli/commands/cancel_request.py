@@ -27,6 +27,7 @@ from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, local_time, period_seconds
 from slotkeeper_cli.holders import estimate
+from slotkeeper_cli.keys import KeyFilter
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_finder import ID_HELP, RequestFinder, Run, read_run
 from slotkeeper_cli.requests import state_of
@@ -49,10 +50,7 @@ def cancel(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All queued requests of the process.")] = False,
     priority: Annotated[Priority | None, typer.Option(help="With --all: only those of this priority.")] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="With --all: only those of this key; --key '' for those without one."),
-    ] = None,
+    key: KeyFilter = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="PERIOD", help="With --all: only those sent before 30m, 2h or 7d.")
     ] = None,

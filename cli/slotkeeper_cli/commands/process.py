@@ -289,16 +289,17 @@ def set_key_limit(
     if own:
         others = {each: limit for each, limit in before.key_limits.items() if each != own}
         changed = replace(before, key_limits=others if after is None else {**others, own: after})
-    waiting = _Waiting(account, [before])
-    blocked, known = (_blocked_by_key(of, waiting, now) for of in (changed, before))
-    new = [each for each in blocked if each["execution"] not in {one["execution"] for one in known}]
-    whose = of_key(own) if own else "each key"
+    waiting = _Waiting(account, [before]).listed
+    queued = [each for listed in waiting for each in ProcessQueue(process, changed, listed, now).requests]
+    blocked = [each for each in queued if each["reasons"][0]["condition"] == "key limit"]
+    limits = [before.limit_of(each["key"] or "") for each in blocked]
+    new = sum(most is None or each["weight"] <= most for each, most in zip(blocked, limits, strict=True))
+    whose, are = of_key(own) if own else "each key", count(new, "queued request is", "queued requests are")
     change = f"limit of {whose} of {process} from {_or_none(former)} to {_or_none(after)}"
-    heavier = count(len(new), "queued request is", "queued requests are")
     if after == 0 != former:
-        context.confirm(f"Set the {change}? Nothing of it starts then: {heavier} blocked. Running requests continue.")
+        context.confirm(f"Set the {change}? Nothing of it starts then: {are} blocked. Running requests continue.")
     elif new:
-        context.confirm(f"Set the {change}? {heavier} heavier than that: blocked until it is raised.")
+        context.confirm(f"Set the {change}? {are} heavier than that: blocked until it is raised.")
     audit("process set-key-limit", process=process, key=key, before=former, after=after)
     try:
         account.control.operations.set_key_limit(process, after, own)
@@ -319,12 +320,6 @@ def _key_limit_of(text: str) -> int | None:
 
 def _or_none(limit: int | None) -> str:
     return "none" if limit is None else f"{limit:,}"
-
-
-def _blocked_by_key(process: Process, waiting: _Waiting, now: float) -> list[dict[str, Any]]:
-    """The queued requests of a process whose weight is above the limit of their key."""
-    found = (ProcessQueue(process.name, process, listed, now).requests for listed in waiting.listed)
-    return [one for each in found for one in each if one["reasons"][0]["condition"] == "key limit"]
 
 
 @app.command("set-rate", cls=StackCommand)
