@@ -14,29 +14,31 @@ MAX_SHOWN = 10  # keys that a text or a page shows
 
 
 def key_use(process: Process, rows: Iterable[QueuedRow] | None) -> list[dict[str, Any]]:
-    """The keys with slots in use or queued requests, as JSON shows them: the fullest first, then the most queued.
+    """The keys with slots in use or queued requests: the fullest first, then those with most queued requests.
+
+    Empty if no request has a key and no key a limit. `key` is None of requests without one, and `limit` without one.
 
     Args:
         rows: the queue as far as it was read; None if it was not: `queued` is then None.
-
-    Returns:
-        of each key its `key`, None of requests without one; `in_use`, in the unit of the limit; `limit`, None without
-        one; and `queued`, a number of requests. Empty if no request has a key and no key a limit.
     """
-    queued = Counter(row.queued.key for row in rows or ())
-    held = process.held_by_key
-    if not any(key for key in (*queued, *held)) and process.key_limit is None and not process.key_limits:
+    queued, held = Counter(row.queued.key for row in rows or ()), process.held_by_key
+    keys = {*queued, *held}
+    if not any(keys) and process.key_limit is None and not process.key_limits:
         return []
-    found = [(key, held.get(key, 0), process.limit_of(key), queued[key]) for key in {*queued, *held}]
 
-    def order(use: tuple[str, int, int | None, int]) -> tuple[float, int, str]:
-        key, in_use, limit, number = use
+    def order(key: str) -> tuple[float, int, str]:
+        limit = process.limit_of(key)
         most = process.slot_limit if limit is None else limit
-        return -(in_use / most if most else 1.0), -number, key
+        return -(held.get(key, 0) / most if most else 1.0), -queued[key], key
 
     return [
-        {"key": key or None, "in_use": in_use, "limit": limit, "queued": None if rows is None else number}
-        for key, in_use, limit, number in sorted(found, key=order)
+        {
+            "key": key or None,
+            "in_use": held.get(key, 0),
+            "limit": process.limit_of(key),
+            "queued": None if rows is None else queued[key],
+        }
+        for key in sorted(keys, key=order)
     ]
 
 

@@ -37,7 +37,7 @@ class _Measured(Observer):
 
     def accepted(self, request: Request, acceptance: Acceptance, sent_at: float) -> None:
         keys = {"process": request.process, "request_id": request.request_id, "execution": acceptance.execution}
-        keys |= _key(request.key)
+        keys |= {"key": request.key} if request.key else {}
         match acceptance:
             case SameAgain():
                 _log(logger.warning, "Deleted the message of a request that was sent before", **keys)
@@ -58,7 +58,8 @@ class _Measured(Observer):
         for execution, row in report.started.items():
             waited = now - row.sent
             keys = {"process": process, "execution": execution, "waited_seconds": int(waited)}
-            _log(logger.info, "Started the workflow", **keys, **_key(row.key))
+            keys |= {"key": row.key} if row.key else {}
+            _log(logger.info, "Started the workflow", **keys)
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
             # For the default priority the metrics would repeat the process's if only it is used.
             priority = "" if row.priority == DEFAULT_PRIORITY else row.priority
@@ -74,11 +75,6 @@ class _Measured(Observer):
 
     def rang(self, bell: Bell) -> None:
         metrics.add_metric("DispatchChain", MetricUnit.Count, bell.count)
-
-
-def _key(key: str) -> dict[str, str]:
-    """The key of a request as a log line has it: of one without a key, the line has none."""
-    return {"key": key} if key else {}
 
 
 def _log(write: Callable[..., None], message: str, **keys: object) -> None:

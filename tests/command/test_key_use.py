@@ -61,9 +61,8 @@ def test_a_command_and_a_page_show_the_fullest_keys_and_a_page_finds_requests_of
     assert '\n  key "acme"              [##########]  2 of 2 in use, 2 queued\n' in shown
     assert "\n  requests without a key  [..........]  0 of 2 in use, 1 queued\n" in shown
     assert "\n  and 5 more keys\nholder  key     " in shown
-    overview = operator.run("status").stdout
-    assert '\n  key "acme": 2 of 2 in use, 2 queued; key "<img src=x>": 1 of 2 in use; ' in overview
-    assert ": 0 of 2 in use, 1 queued; and 12 more keys\n" in overview
+    fullest = '\n  key "acme"  [##########]  2 of 2 in use, 2 queued\n  and 14 more keys\n'
+    assert fullest in operator.run("status").stdout
     (found,) = operator.run("status", "sample", "--json").json["processes"]
     assert (len(found["keys"]), found["keys"][0]) == (15, {"key": "acme", "in_use": 2, "limit": 2, "queued": 2})
 

@@ -32,7 +32,6 @@ from slotkeeper_cli.target_checks import target_text
 
 _BAR = 10  # characters of a bar of slots
 _ID = 30  # characters of a request's id in a text, and the shortest of a process's name, on a narrow terminal
-_KEYS = 3  # that a process of many is shown with
 _NAMES = 80  # characters of the line of idle processes, where no width limits it
 
 
@@ -138,11 +137,8 @@ def _process(process: Mapping[str, Any], longest: int, width: int | None) -> Blo
     rate = f"  at most {process['rate']}" if process["rate"] else ""
     shown.append(f"  {process['slots_in_use']:,} of {process['slot_limit']:,}{rate}", style="not bold")
     shown.append_text(_flags(process))
-    keys = [f"{_key(each, width)}: {use_text(each)}" for each in process["keys"][:_KEYS]]
-    if keys and (rest := rest_text(process["keys"], _KEYS, process["queue"]["is_cut"])):
-        keys.append(rest)
-    line = [styled(f"  {'; '.join(keys)}")] * bool(keys)
-    return [shown, *_queue(process["queue"] | {"blocked": process["queue"]["blocked"][:1]}, width), *line]
+    queue = process["queue"] | {"blocked": process["queue"]["blocked"][:1]}
+    return [shown, *_queue(queue, width), *_keys(process, 1, width)]
 
 
 def _flags(process: Mapping[str, Any]) -> Text:
@@ -178,26 +174,22 @@ def _facts(process: Mapping[str, Any], width: int | None) -> Block:
     if process["settle_seconds"]:
         settings.append(f"slots are kept for {duration(process['settle_seconds'])} after an abort")
     facts = [shown, styled(f"  {'; '.join(settings)}", "dim"), *_queue(process["queue"], width)]
-    facts += _keys(process["keys"], process["queue"]["is_cut"], width)
+    facts += _keys(process, MAX_SHOWN, width)
     if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
         facts.append(whole(f"  {link}", "dim"))
     return facts
 
 
-def _key(use: Mapping[str, Any], width: int | None) -> str:
-    name = of_key(use["key"] or "")
-    return cut(name, _ID) if width else name
-
-
-def _keys(keys: Sequence[Mapping[str, Any]], is_cut: bool, width: int | None) -> Block:
+def _keys(process: Mapping[str, Any], most: int, width: int | None) -> Block:
     """The fullest keys of a process, one on a line, with a bar if the key has a limit."""
-    names = [_key(each, width) for each in keys[:MAX_SHOWN]]
+    every = [of_key(each["key"] or "") for each in process["keys"][:most]]
+    names = [cut(each, _ID) for each in every] if width else every
     longest, lines = max(map(len, names), default=0), Block()
-    for name, each in zip(names, keys, strict=False):
+    for name, each in zip(names, process["keys"], strict=False):
         bar = " " * (_BAR + 2) if each["limit"] is None else slots_bar(each["in_use"], each["limit"])
         lines.append(styled(f"  {name:<{longest}}  {bar}  {use_text(each)}"))
-    rest = rest_text(keys, MAX_SHOWN, is_cut) if keys else ""
-    return lines + [styled(f"  {rest}")] * bool(rest)
+    rest = rest_text(process["keys"], most, process["queue"]["is_cut"])
+    return lines + [styled(f"  {rest}")] * bool(lines and rest)
 
 
 def _holders(process: Mapping[str, Any]) -> Any:
