@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_a_rate_spaces_the_starts_of_ones_own_code(reader: PageReader) -> None:
     assert starts[2] - starts[0] > 2  # 4 s, less how long the first one took from its grant to its print
 
 
+def test_a_new_key_has_the_next_turn_before_the_backlog_of_another(reader: PageReader) -> None:
+    (block,) = commands("fair-limits.md", "Try it here")
+    shown = reader.carry_out(block)
+    assert re.findall(r"^ *\d+ +(\w+-\d)\b", shown, re.MULTILINE)[:3] == ["acme-1", "bolt-7", "acme-2"], shown
+    glue = reader.engine().client("glue")
+
+    def runs() -> list[dict[str, Any]]:
+        """The newest first. This stack's job fails without a day."""
+        return cast(list[dict[str, Any]], glue.get_job_runs(JobName="load")["JobRuns"])
+
+    wait_until(lambda: [run["JobRunState"] for run in runs()] == ["FAILED"] * 7, "each request to have run")
+    started = {run["Arguments"]["--output_key"] for run in runs()[-3:]}
+    assert started == {"output/acme-1.json", "output/bolt-7.json", "output/acme-2.json"}
+
+
 def test_a_request_is_skipped_and_another_waits_until_its_time(reader: PageReader) -> None:
     (block,) = commands("nightly-jobs.md", "Try it here")
     shown = reader.carry_out(block)
@@ -122,7 +138,8 @@ def test_a_job_of_ones_own_runs_fails_is_corrected_and_redriven(reader: PageRead
     reader.carry_out(REDRIVE_JOB)
 
     def states() -> list[str]:
-        return [run["JobRunState"] for run in aws.client("glue").get_job_runs(JobName="load")["JobRuns"]]
+        newest = aws.client("glue").get_job_runs(JobName="load")["JobRuns"][:3]
+        return [run["JobRunState"] for run in newest]
 
     wait_until(lambda: states() == ["SUCCEEDED", "FAILED", "SUCCEEDED"], "the second attempt to succeed")
     assert "attempt 2: succeeded" in reader.carry_out(SHOW_JOB)

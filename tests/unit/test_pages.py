@@ -228,7 +228,7 @@ def _check_slotkeeper(arguments: list[str]) -> None:
     try:
         command.make_context("slotkeeper", list(rest))
     except click.BadParameter as error:
-        if "does not exist" not in str(error):  # the reader's file
+        if not re.search("does not exist|No such file", str(error)):  # the reader's file
             pytest.fail(f"{shlex.join(arguments)}: {error.format_message()}")
 
 
