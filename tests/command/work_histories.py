@@ -35,7 +35,7 @@ def row(
 ) -> RequestRow:
     """The row of a request that was sent some seconds after START. A queued one has its place."""
     number = int(str(fields.get("attempt", 1)))
-    place = place_of(PRIORITIES.index(priority), START + sent, "0")
+    place = place_of(PRIORITIES.index(priority), START + sent, "0", str(fields.pop("key", "")))
     made = RequestRow("sample", name(request_id, number), state, request_id, number, priority, START + sent)
     return replace(made, placed=place, place=place if state == "QUEUED" else "", **fields)  # type: ignore[arg-type]
 

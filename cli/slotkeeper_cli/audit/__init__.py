@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from slotkeeper_cli.audit.check_result import CheckResult
 from slotkeeper_cli.audit.free_slot_checks import freed, taken
-from slotkeeper_cli.audit.history_checks import accounted, never_above, never_again
+from slotkeeper_cli.audit.history_checks import accounted, never_above, never_above_of_key, never_again
 from slotkeeper_cli.audit.start_checks import in_order, never_faster
-from slotkeeper_cli.audit.work_history import WorkHistory
+from slotkeeper_cli.audit.work_history import KeyLimits, WorkHistory
 
 
 def judge(history: WorkHistory) -> list[CheckResult]:
-    """All checks of a history. Their ids are limit, accounted, once, freed, order and free; with a rate also rate."""
+    """All checks of a history: limit, accounted, once, freed, order, free; with a rate also rate, with keys keys."""
     checks = [never_above, accounted, never_again, freed, in_order, taken]
     if any(process.rate for process in history.processes.values()):
         checks.append(never_faster)
+    if any(KeyLimits(history, name).exist for name in history.names):
+        checks.append(never_above_of_key)
     return [check(history) for check in checks]

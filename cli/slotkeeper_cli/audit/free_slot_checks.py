@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder
+from slotkeeper.slots.queued import key_of, rank_of
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
@@ -20,6 +22,7 @@ from slotkeeper_cli.audit.work_history import (
     RATE_CHANGES,
     REQUESTS,
     Attempt,
+    KeyLimits,
     WorkHistory,
     acts_of,
     grant_of,
@@ -39,10 +42,18 @@ class Asking:
     until: float
     started: bool
 
+    @property
+    def rank(self) -> str:
+        return rank_of(self.place)
+
+
+_Line = list[tuple[str, str, Asking]]  # the requests of a key and a priority, by place
+NO_KEYS: Mapping[str, tuple[Steps, Steps]] = {}
+
 
 @dataclass(frozen=True)
 class Turn:
-    """A time in which the request at the head of the queue fitted.
+    """A time in which the request at the head of the queue fitted, or that of each key that was not at its limit.
 
     Args:
         started: its start ended this time. Otherwise another request took the slots, or came before it.
@@ -60,46 +71,82 @@ class Turn:
         return self.ended - self.began
 
 
-def turns(asking: Sequence[Asking], held: Steps, limits: Steps, holders: Steps = ()) -> list[Turn]:
+def turns(
+    asking: Sequence[Asking],
+    held: Steps,
+    limits: Steps,
+    holders: Steps = (),
+    keys: Mapping[str, tuple[Steps, Steps]] = NO_KEYS,
+) -> list[Turn]:
     """All times in which a request could have started, by time.
+
+    Of several keys, whose turn it was is not decided: each of their first requests must fit.
 
     Args:
         held: the weight in use.
         limits: from before the first request was sent.
         holders: their number, of which a process has at most MAX_HOLDERS.
+        keys: of those that have a limit, the weight in use, and the limit.
     """
     ends = {each.until for each in asking if each.until < math.inf}
-    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits, *holders)})
+    steps = (held, limits, holders, *chain.from_iterable(keys.values()))
+    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in chain.from_iterable(steps)})
     arriving = deque(sorted(asking, key=lambda each: each.sent))
-    queue: list[tuple[str, str, Asking]] = []  # by place
+    lines: dict[tuple[str, str], _Line] = {}
     found: list[Turn] = []
+    able: list[Asking] = []
     current: Asking | None = None
     began = 0.0
     for instant in instants:
         while arriving and arriving[0].sent <= instant:
             each = arriving.popleft()
-            heapq.heappush(queue, (each.place, each.name, each))
-        able = _able(queue, instant, value_at(held, instant), value_at(limits, instant))
+            heapq.heappush(lines.setdefault((each.rank, key_of(each.place)), []), (each.place, each.name, each))
+        # A start of another key, whose turn it was.
+        other = next((each for each in able if each.started and each.until == instant), None)
+        able = _able(lines, instant, value_at(held, instant), value_at(limits, instant), keys)
         if value_at(holders, instant) >= MAX_HOLDERS:
-            able = None
-        if able is current:
+            able = []
+        if other is None and (current in able if current else not able):
             continue
         if current is not None:
-            found.append(_turn(current, began, instant, held, limits))
-        current, began = able, instant
+            of = other if other and current.until != instant else current
+            found.append(_turn(of, began, instant, held, limits))
+        current, began = (able[0] if able else None), instant
     return found if current is None else [*found, _turn(current, began, math.inf, held, limits)]
 
 
-def _able(queue: list[tuple[str, str, Asking]], instant: float, held: int, limit: int) -> Asking | None:
-    """The head of the queue, if it fits: the first request that is not blocked. Removes those that have left it."""
+def _able(
+    lines: dict[tuple[str, str], _Line], instant: float, held: int, limit: int, keys: Mapping[str, tuple[Steps, Steps]]
+) -> list[Asking]:
+    """The first request of each key of a priority that can start, if each of them fits, and all in front of them."""
+    found: list[Asking] = []
+    full = set[str]()
+    for rank, key in sorted(lines) if held < limit else ():
+        if found and rank != found[0].rank:
+            break
+        in_use, most = (value_at(steps, instant) for steps in keys.get(key, ((), [(-math.inf, limit)])))
+        head = _head(lines[rank, key], instant, min(limit, most))
+        if head is None:
+            continue
+        if held + head.weight > limit:
+            return []
+        if key in full or in_use + head.weight > most:
+            full.add(key)
+        else:
+            found.append(head)
+    return found
+
+
+def _head(line: _Line, instant: float, most: int) -> Asking | None:
+    """The first request of a line that is not blocked. Removes those that have left it."""
     blocked = []
-    while queue and (queue[0][2].until <= instant or queue[0][2].weight > limit):
-        entry = heapq.heappop(queue)
+    while line and (line[0][2].until <= instant or line[0][2].weight > most):
+        entry = heapq.heappop(line)
         blocked += [entry] if entry[2].until > instant else []
-    head = queue[0][2] if queue else None
+    head = line[0][2] if line else None
     for entry in blocked:
-        heapq.heappush(queue, entry)
-    return head if head is not None and held + head.weight <= limit else None
+        heapq.heappush(line, entry)
+    return head
 
 
 def _turn(request: Asking, began: float, ended: float, held: Steps, limits: Steps) -> Turn:
@@ -151,9 +198,10 @@ def _unstarted_since(history: WorkHistory, holder: Holder) -> float | None:
 def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
-    A request counts as a holder from its start until its slot was certainly free. Left out: processes
-    with leases, or with a rate, for which requests wait while slots are free; and times of pauses or of a limit that is
-    not known. A lease that has ended leaves no record: a time in which one may have held the slot is not decided.
+    A request counts as a holder from its start until its slot was certainly free. Left out: processes with leases, or
+    with a rate, for which requests wait while slots are free; times of pauses or of a limit that is not known; and
+    requests of a key that may have been at its limit. A lease that has ended leaves no record: a time in which one may
+    have held the slot is not decided.
     """
     found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
@@ -222,10 +270,22 @@ def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     if _is_left_out(history, name) or history.lacks(REQUESTS):
         return []
     rows = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
-    spans = [(_holding(history, row), history.weight(row.execution)) for row in rows]
+    spans = [(holding(history, row), history.weight(row.execution)) for row in rows]
     holders = weighted_steps((span, 1) for span, _ in spans)
-    found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders)
+    keys = _use_of_keys(history, name, rows)
+    found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders, keys)
     return within(history, found)
+
+
+def _use_of_keys(history: WorkHistory, name: str, holding_rows: Iterable[RequestRow]) -> dict[str, tuple[Steps, Steps]]:
+    """Of each key with a limit, the most weight that its requests may have held, and the limit while it is known."""
+    limits = KeyLimits(history, name)
+    keys = {key for row in history.rows_of.get(name, []) if limits.apply_to(key := row.key)}
+    spans: dict[str, list[tuple[Interval, int]]] = {key: [] for key in keys}
+    for row in holding_rows:
+        if row.key in keys:
+            spans[row.key].append((holding(history, row), history.weight(row.execution)))
+    return {key: (weighted_steps(of), limits.of(key).certain) for key, of in spans.items()}
 
 
 def within(history: WorkHistory, found: Iterable[Turn]) -> list[Turn]:
@@ -246,7 +306,7 @@ def _asking(history: WorkHistory, name: str) -> list[Asking]:
     return found
 
 
-def _holding(history: WorkHistory, row: RequestRow) -> Interval:
+def holding(history: WorkHistory, row: RequestRow) -> Interval:
     """The longest time for which a request may have held its slot."""
     attempt = history.by_execution.get(row.execution)
     started = attempt.started if attempt else row.started or row.sent

@@ -18,8 +18,10 @@ from slotkeeper_cli.audit.work_history import (
     EXECUTIONS,
     GLUE_RUN,
     GLUE_RUNS,
+    NO_LIMIT,
     REQUESTS,
     UNKNOWN,
+    KeyLimits,
     LimitSteps,
     WorkHistory,
     WorkInterval,
@@ -28,6 +30,7 @@ from slotkeeper_cli.audit.work_history import (
     limit_steps,
     must_be_listed,
 )
+from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import count, iso
 
 # The work of a process whose target has changed from a job to a state machine, or back.
@@ -50,14 +53,12 @@ def never_above(history: WorkHistory) -> CheckResult:
     it ran before is not listed.
     """
     claim = "never more weight at work than the limit then in force"
-    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
-    found = Found(unknown=lacking or history.lacks_work())
-    found.unknown += [f"{each.execution} was redriven manually" for each in history.work if each.redriven]
+    found = _found_at_work(history)
     peaks: dict[str, dict[str, Any]] = {}
     for name, kinds in _by_kind(history).items():
         limits = limit_steps(history, name)
         for kind, ran in kinds.items():
-            if peak := _peak(history, name, kind, ran, limits, found):
+            if peak := _peak(history, name, name, kind, ran, limits, found):
                 peaks.setdefault(name, {})[kind] = peak
     others = Counter(each.kind for each in history.work if not each.execution)
     text = []
@@ -68,6 +69,46 @@ def never_above(history: WorkHistory) -> CheckResult:
     text += [f"{count(number, kind)} not started by Slotkeeper" for kind, number in others.items()]
     numbers = {"processes": peaks, "not_started_by_slotkeeper": dict(others)}
     return conclude("limit", claim, found, "; ".join(text) or "nothing ran", numbers, shown=bool(peaks))
+
+
+def never_above_of_key(history: WorkHistory) -> CheckResult:
+    """S1: never more weight of a key at work than its limit at which it was admitted.
+
+    As `never_above`, for the work of each key alone. The requests without a key have one limit together. Leases have no
+    key, and count for none.
+    """
+    claim = "never more of a key at work than its limit then in force"
+    found, text = _found_at_work(history), list[str]()
+    peaks: dict[str, dict[str, Any]] = {}
+    for name, kinds in _by_kind(history).items():
+        limits, of_keys = KeyLimits(history, name), defaultdict[tuple[str, str], list[_Ran]](list)
+        for kind, ran in kinds.items():
+            for each in ran:
+                row = history.row(each[1].execution)
+                if row and limits.apply_to(row.key):
+                    of_keys[row.key, kind].append(each)
+        fullest: dict[str, Any] = {}
+        for (key, kind), ran in of_keys.items():
+            peak = _peak(history, name, f"{name}, {of_key(key)}", kind, ran, limits.of(key), found)
+            if peak and peak["limit"] not in (None, NO_LIMIT) and (not fullest or _left(peak) < _left(fullest)):
+                fullest = {"key": key or None, "kind": kind, **peak}
+        if fullest:
+            peaks[name] = {"keys": len({key for key, _ in of_keys}), "fullest": fullest}
+            use = f"{fullest['weight']:,} of {fullest['limit']:,} ({of_key(fullest['key'] or '')})"
+            text.append(f"{name}: {count(peaks[name]['keys'], 'key')}, the fullest with at most {use}")
+    finding = "; ".join(text) or "no request of a key with a limit ran"
+    return conclude("keys", claim, found, finding, {"processes": peaks}, shown=bool(peaks))
+
+
+def _left(peak: Mapping[str, Any]) -> int:
+    return int(peak["limit"] - peak["weight"])
+
+
+def _found_at_work(history: WorkHistory) -> Found:
+    """What cannot be known of the weight at work."""
+    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
+    redriven = [f"{each.execution} was redriven manually" for each in history.work if each.redriven]
+    return Found(unknown=[*(lacking or history.lacks_work()), *redriven])
 
 
 def _plural(kind: str) -> str:
@@ -92,7 +133,7 @@ def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
 
 
 def _peak(
-    history: WorkHistory, name: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
+    history: WorkHistory, name: str, what: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
 ) -> dict[str, Any]:
     """The most weight at the same time in the period and the limit then; violations go into `found`."""
     lowest = limits.least(-math.inf, math.inf)
@@ -111,10 +152,10 @@ def _peak(
             best = {"weight": weight, "limit": limit, "at": iso(at), "count": len(active)}
         is_above = limit is not None and weight > limit
         if is_above and not above:
-            found.fails.append(_above(history, name, kind, at, weight, limit or 0, active))
+            found.fails.append(_above(history, name, what, kind, at, weight, limit or 0, active))
         above = is_above
         is_unknown |= limit is None
-    found.unknown += [f"the limit of {name} is not known at every time"] * is_unknown
+    found.unknown += [f"the limit of {what} is not known at every time"] * is_unknown
     return best
 
 
@@ -134,10 +175,17 @@ def _starts(ran: Sequence[_Ran]) -> Iterator[tuple[float, list[WorkInterval]]]:
 
 
 def _above(
-    history: WorkHistory, name: str, kind: str, at: float, weight: int, limit: int, active: Sequence[WorkInterval]
+    history: WorkHistory,
+    name: str,
+    what: str,
+    kind: str,
+    at: float,
+    weight: int,
+    limit: int,
+    active: Sequence[WorkInterval],
 ) -> str:
     newest = ", ".join(each.execution for each in sorted(active, key=lambda each: each.started)[-3:])
-    text = f"{name}: {weight:,} of {limit:,} at {iso(at)} by {_plural(kind)}, the last of {newest}"
+    text = f"{what}: {weight:,} of {limit:,} at {iso(at)} by {_plural(kind)}, the last of {newest}"
     forced = [each for each in acts_of(history, name) if _is_override(each.action, each.fields) and each.at <= at]
     return f"{text}; after {forced[-1].action} at {iso(forced[-1].at)} by {forced[-1].by}" if forced else text
 

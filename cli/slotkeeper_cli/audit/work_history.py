@@ -10,11 +10,12 @@ identifies an attempt of a request everywhere (`slotkeeper.slots.request.executi
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,12 @@ _LISTED_WITHIN = 60.0
 # minutes (IAM User Guide, "AWS Signature Version 4 for API requests").
 BEFORE_LINE, AFTER_LINE = 300.0, 360.0
 UNKNOWN = 0  # the attempt of a row of which the index of the queue was read
-_CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
 _WITHOUT_LIMIT = ("process remove", "process repair", "stack restore")
+_CHANGES = ("process set-limit", "process add", *_WITHOUT_LIMIT)
+SET_KEY_LIMIT = "process set-key-limit"
+# Of a key without a limit: more than each weight.
+NO_LIMIT = sys.maxsize
 RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
 _RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
@@ -338,11 +342,7 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     if history.lacks("AuditLogGroup"):
         return LimitSteps([(-math.inf, None)])
     acts = [each for each in acts_of(history, name) if each.action in _CHANGES]
-    known = [*(_before(each) for each in acts), process.slot_limit if process else None]
-    steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
-    for act, value in zip(acts, known[1:], strict=True):
-        is_known = act.action in _WITHOUT_LIMIT or value in (_before(act), _after(act))
-        steps.append((act.at, value if is_known else None))
+    steps = _known_steps(acts, _before, _after, process.slot_limit if process else None)
     paused = pauses(history, name)
     if process is not None and process.paused and paused and math.isinf(paused[-1][1]):
         steps = [each for each in steps if each[0] <= paused[-1][0]] + [(paused[-1][0], 0)]
@@ -352,6 +352,78 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     elif process is not None and process.paused and not lines:
         paused.append((-math.inf, math.inf))
     return LimitSteps(steps, paused)
+
+
+_Limit = Callable[[OperatorAct], int | None]
+
+
+def _known_steps(
+    acts: Sequence[OperatorAct], before: _Limit, after: _Limit, now: int | None
+) -> list[tuple[float, int | None]]:
+    """(instant, limit from then on), as these lines and the present limit state it; None: not known."""
+    known = [*(before(each) for each in acts), now]
+    steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
+    for act, value in zip(acts, known[1:], strict=True):
+        is_known = act.action in _WITHOUT_LIMIT or value in (before(act), after(act))
+        steps.append((act.at, value if is_known else None))
+    return steps
+
+
+class KeyLimits:
+    """The limits of a process's keys over time, known as `limit_steps` knows that of the process."""
+
+    def __init__(self, history: WorkHistory, name: str) -> None:
+        self._process, self._is_unread = history.processes.get(name), bool(history.lacks("AuditLogGroup"))
+        self._acts = [each for each in acts_of(history, name) if each.action in (SET_KEY_LIMIT, *_CHANGES[1:])]
+        self._own = {str(key) for each in self._acts if (key := each.fields.get("key"))}
+        self._found = dict[str, LimitSteps]()
+        limits = self._process and (self._process.key_limit is not None or self._process.key_limits)
+        lines = (each.fields.get("key_limit") or each.action == SET_KEY_LIMIT for each in self._acts)
+        self.exist = bool(limits) or any(lines) or any(row.key for row in history.rows_of.get(name, []))
+
+    def of(self, key: str) -> LimitSteps:
+        """The limit of a key; "" is that of all requests without one. NO_LIMIT: there is none."""
+        own = key if key in self._own or (self._process and key in self._process.key_limits) else ""
+        if own not in self._found:
+            self._found[own] = LimitSteps([(-math.inf, None)] if self._is_unread else self._steps(own))
+        return self._found[own]
+
+    def apply_to(self, key: str) -> bool:
+        """Whether a key has, or may have had, a limit."""
+        return self.exist and any(limit != NO_LIMIT for _, limit in self.of(key).steps)
+
+    def _steps(self, own: str) -> list[tuple[float, int | None]]:
+        process = self._process
+        general = self._of_lines("", _or_none(process.key_limit) if process else None)
+        if not own:
+            return general
+        steps = self._of_lines(own, _or_none(process.key_limits.get(own)) if process else None)
+        found = []
+        for at in sorted({at for at, _ in (*general, *steps)}):
+            limit, of_all = (LimitSteps(each).values(at, at)[-1] for each in (steps, general))
+            found.append((at, of_all if limit == NO_LIMIT else limit))
+        return found
+
+    def _of_lines(self, key: str, now: int | None) -> list[tuple[float, int | None]]:
+        """The limit of all keys (""), or a key's own one."""
+        acts = [each for each in self._acts if each.action != SET_KEY_LIMIT or (each.fields.get("key") or "") == key]
+        before, after = (partial(_key_limit, field=field, key=key) for field in ("before", "after"))
+        return _known_steps(acts, before, after, now)
+
+
+def _key_limit(act: OperatorAct, field: str, key: str) -> int | None:
+    """The limit of a key, or of all, before or after a line; None if it is not stated."""
+    if act.action == "process add":  # nothing was limited before, and no key has its own limit after it
+        value = None if field == "before" or key else act.fields.get("key_limit")
+    elif act.action == SET_KEY_LIMIT and field in act.fields:
+        value = act.fields[field]
+    else:
+        return None
+    return _whole(_or_none(value))
+
+
+def _or_none(limit: Any) -> Any:
+    return NO_LIMIT if limit is None else limit
 
 
 def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:
