@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, cast
+from functools import partial
 
 import pytest
 
@@ -73,14 +73,9 @@ def test_a_new_key_has_the_next_turn_before_the_backlog_of_another(reader: PageR
     (block,) = commands("fair-limits.md", "Try it here")
     shown = reader.carry_out(block)
     assert re.findall(r"^ *\d+ +(\w+-\d)\b", shown, re.MULTILINE)[:3] == ["acme-1", "bolt-7", "acme-2"], shown
-    glue = reader.engine().client("glue")
-
-    def runs() -> list[dict[str, Any]]:
-        """The newest first. This stack's job fails without a day."""
-        return cast(list[dict[str, Any]], glue.get_job_runs(JobName="load")["JobRuns"])
-
-    wait_until(lambda: [run["JobRunState"] for run in runs()] == ["FAILED"] * 7, "each request to have run")
-    started = {run["Arguments"]["--output_key"] for run in runs()[-3:]}
+    runs = partial(reader.engine().client("glue").get_job_runs, JobName="load")  # the newest first
+    wait_until(lambda: [run["JobRunState"] for run in runs()["JobRuns"]] == ["FAILED"] * 7, "each request to have run")
+    started = {run["Arguments"]["--output_key"] for run in runs()["JobRuns"][-3:]}
     assert started == {"output/acme-1.json", "output/bolt-7.json", "output/acme-2.json"}
 
 

@@ -70,7 +70,6 @@ SAMPLES = [
     _request("starter/too_late", {"RequestsAdmitted": 0}, "sample", "2012-05", "TOO_LATE TooLate"),
     _request("starter/sent_again", {"RequestsAdmitted": 1}, "sample", "2012-05", "SUCCEEDED", 2),
     _request("starter/urgent", {"RequestsAdmitted": 1}, "sample", "2012-04", "SUCCEEDED"),
-    _request("starter/keyed", {"RequestsAdmitted": 1}, "sample", "2012-06", "SUCCEEDED"),
     _request("starter/full", {"RequestsAdmitted": 0}, "full", "2012-01", "QUEUED"),
     _request("starter/skipped", {"RequestsAdmitted": 0}, "full", "2012-02", "SKIPPED Skipped"),
     _request("starter/unknown_process", {}, "unregistered", "2012-01", "REJECTED UnknownProcess"),
