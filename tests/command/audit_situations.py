@@ -160,6 +160,11 @@ def _waited(operator: Operator) -> Names:
     return {}
 
 
+def _with_keys(operator: Operator) -> Names:
+    operator.processes.set_key_limit("sample", 2)
+    return {"a": ran(operator, "a", 10.25, 20.25, key="acme")}
+
+
 _an_hour_later = partial(Situation, at=HOUR)
 
 SITUATIONS = {
@@ -183,6 +188,9 @@ SITUATIONS = {
             "sample            3  1 SUCCEEDED, 1 FAILED, 1 RUNNING",
         ),
         shows={"checks.0.result": "holds", "checks.0.numbers.processes.sample.Glue run.weight": 1},
+    ),
+    "the limit of keys held": _an_hour_later(
+        _with_keys, "audit", says=("holds      keys", 'sample, key "acme": at most 1 of 2; 1 key with a limit')
     ),
     "two ran for half a second in one slot": _an_hour_later(
         _overlap,

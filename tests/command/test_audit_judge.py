@@ -7,9 +7,8 @@ histories are in tests/simulation/test_audit_of_random_schedules.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -204,26 +203,12 @@ def _with_another_grant(of: WorkHistory, request_id: str) -> WorkHistory:
     return replace(of, rows=rows, processes={"sample": replace(of.processes["sample"], grants=last + 1)})
 
 
-def _keys(
-    *others: RequestRow,
-    a: dict[str, Any] | None = None,
-    at: float = 700,
-    until: float = 600,
-    b: Sequence[tuple[float, str]] = ((400, "b"), (500, "b")),
-    **fields: object,
-) -> WorkHistory:
-    """Key b has two turns, at 400 s and 500 s, while a request of key a waits.
-
-    Args:
-        a, at: fields of that request, and its start.
-        until: when another request of key a, which began at 5 s, ends.
-    """
-    of_b = [attempt(f"b{number}", start, 10, sent=10 + number, key=key) for number, (start, key) in enumerate(b)]
-    of_a = [attempt("a0", 5, until - 5, key="a"), attempt("a", at, 5, **{"sent": 2, "key": "a", **(a or {})})]  # type: ignore[arg-type]
-    third = attempt("c", 30, 5, sent=20, key="c")
-    item = process(2, **fields.pop("item", {}))  # type: ignore[arg-type]
-    given = {"processes": {"sample": item}, "bounds": AuditBounds(free_slot=3600), **fields}
-    return history([*of_a, third, *of_b], *others, **given)
+def _keys(*others: RequestRow, at: float = 490, **item: object) -> WorkHistory:
+    """A request of key a starts at 490 s, while another one of it runs, which began at 5 s."""
+    of_a = [attempt("a0", 5, 595, key="a"), attempt("a", at, 5, sent=2, key="a")]
+    acts = item.pop("acts", ())
+    given = {"processes": {"sample": process(3, **item)}, "bounds": AuditBounds(free_slot=3600), "acts": acts}
+    return history([*of_a, attempt("b", 400, 5, sent=20, key="b")], *others, **given)
 
 
 # ------------------------------------------------------------------------------------------------------------- free
@@ -293,32 +278,21 @@ FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     "a present holder that has ended": (lambda: _late_holder(302), "freed", "still holds a slot"),
     "a grant before that of a request in front": (_overtaken, "order", "b, attempt 1 (sample) was granted a slot bef"),
     "a grant before a request that is still queued": (_overtaken_in_the_queue, "order", "before z, attempt 1"),
-    "two turns of a key while another one waits": (
-        _keys,
+    "a grant before an earlier one of its key": (
+        lambda: _keys(row("x", 1, key="a"), key_limit=3),
         "order",
-        "b1, attempt 1 (sample) was granted a slot before a,",
+        "a, attempt 1 (sample) was granted a slot before x",
     ),
-    "a lower priority of another key": (
-        lambda: _keys(a={"priority": "high"}),
+    "a grant before a higher priority of another key": (
+        lambda: _keys(row("x", 1, key="c", priority="high")),
         "order",
-        "b0, attempt 1 (sample) was gran",
+        "b, attempt 1 (sample) was granted a slot before x",
     ),
-    "two turns while a key was far below its limit": (lambda: _keys(item={"key_limit": 2}), "order", "b1, attempt 1"),
-    "a key that is full no more": (lambda: _keys(until=80, item={"key_limit": 1}), "order", "b1, attempt 1 (sample)"),
-    "more of a key than its limit": (
-        lambda: _keys(at=490, item={"key_limit": 1}),
-        "keys",
-        'sample, key "a": 2 of 1 at',
-    ),
+    "more of a key than its limit": (lambda: _keys(key_limit=1), "keys", 'sample, key "a": 2 of 1 at'),
     "more of a key than the limit of all keys, after its own one was removed": (
-        lambda: _keys(at=490, item={"key_limit": 1}, acts=[_act(-999, "set-key-limit", key="a", before=5, after=None)]),
+        lambda: _keys(key_limit=1, acts=[_act(-999, "set-key-limit", key="a", before=5, after=None)]),
         "keys",
         'sample, key "a": 2 of 1 at',
-    ),
-    "a free slot while a request of another key waited": (
-        lambda: _keys(bounds=AuditBounds(free_slot=200), item={"key_limit": 1}),
-        "free",
-        "sample: 6 min",
     ),
     "a free slot while a request waited": (_idle, "free", "sample: 11 min"),
     "a free slot while a request waits": (
@@ -365,24 +339,9 @@ UNDECIDED: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     ),
     "a request that was perhaps received late": (lambda: _overtaken(intake=False), "order", "unless it was received"),
     "a key's limit that is not known": (
-        lambda: _keys(item={"key_limit": 1}, acts=[_act(-9, "set-key-limit", key="a", before=1, after=3)]),
+        lambda: _keys(key_limit=1, acts=[_act(-9, "set-key-limit", key="a", before=1, after=3)]),
         "keys",
         'the limit of sample, key "a" is not known',
-    ),
-    "a request that may have been at its key's limit": (
-        lambda: _keys(item={"key_limit": 1}, acts=[_act(-9, "set-key-limit", key="a", before=1, after=3)]),
-        "order",
-        "unless its key was at its limit",
-    ),
-    "a turn that was perhaps taken by a request whose grant is not recorded": (
-        lambda: _keys(row("x", 50, "REJECTED", key="a", ended=START + 450)),
-        "order",
-        "unless its key had a turn",
-    ),
-    "a turn that was perhaps taken by one that was put back": (
-        lambda: _keys(row("x", 50, key="a", put_back=480)),
-        "order",
-        "unless its key had a turn",
     ),
     "a request that may have been blocked": (
         lambda: replace(_overtaken(), processes={}),
@@ -444,22 +403,14 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a request that was perhaps blocked": lambda: replace(
         _overtaken(weight=2), acts=[_act(400, "set-limit", before=1, after=2)]
     ),
-    "a key that had its turn": lambda: _keys(at=450),
-    "the turns before the period": lambda: _keys(since=START + 200),
-    "a key whose turn comes later": lambda: _keys(b=((400, "b"), (500, "z"))),
-    "a key at its limit": lambda: _keys(item={"key_limit": 1}),
-    "a key whose slot became free a moment before": lambda: _keys(until=300, item={"key_limit": 1}),
-    "a request above the limit of its key": lambda: _keys(
-        row("x", 1, key="a", weight=2), at=395, until=6, item={"key_limit": 1}
+    "a request of another key that was sent earlier": lambda: _keys(row("x", 1, key="c")),
+    "a higher priority of a key that may have been at its limit": lambda: _keys(
+        row("x", 1, key="c", priority="high"), key_limits={"c": 1}
     ),
-    "a free slot while only requests of a key at its limit wait": lambda: _keys(
-        at=610, b=(), bounds=AuditBounds(free_slot=60), item={"key_limit": 1}
-    ),
-    "a key that a heavier request perhaps kept back": lambda: _keys(
-        row("x", 370, key="a", weight=2), until=1, item={"key_limit": 1}
-    ),
+    "a request above the limit of its key": lambda: _keys(row("x", 1, key="a", weight=3), key_limits={"a": 2}),
+    "a free slot in a process with limits of keys": lambda: _idle(processes={"sample": process(key_limit=2)}),
     "the limit of a key was lowered while they ran": lambda: _keys(
-        at=490, item={"key_limit": 1}, acts=[_act(520, "set-key-limit", key=None, before=None, after=1)]
+        key_limit=1, acts=[_act(520, "set-key-limit", key=None, before=None, after=1)]
     ),
     "a grant that was not recorded": lambda: _overtaken(granted=""),
     "a request that has its slot and is still queued": lambda: _overtaken_in_the_queue(

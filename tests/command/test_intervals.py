@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from slotkeeper.slots.queued import before_key
 from slotkeeper.slots.request import PRIORITIES, Priority
 from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, turns
 from slotkeeper_cli.audit.intervals import percentile, weighted_steps
@@ -43,16 +42,9 @@ OPEN = [(-math.inf, 4)]
 
 
 def asking(
-    name: str,
-    sent: float,
-    until: float,
-    *,
-    priority: Priority = "normal",
-    weight: int = 1,
-    sequence: int = 1,
-    key: str = "",
+    name: str, sent: float, until: float, *, priority: Priority = "normal", weight: int = 1, sequence: int = 1
 ) -> Asking:
-    place = f"{before_key(str(PRIORITIES.index(priority)), key)}{sequence}"
+    place = f"{PRIORITIES.index(priority)}#{sequence}"
     return Asking(name, place, weight, sent, until, started=True)
 
 
@@ -77,19 +69,6 @@ def test_a_head_above_the_limit_keeps_no_other_out_until_the_limit_is_raised() -
     assert [turn.after_release for turn in found] == [False, False, True, False]
 
 
-def test_a_start_of_a_key_ends_the_time_in_which_its_request_fitted_and_that_of_the_others_begins() -> None:
-    of_a, of_b = asking("a", 0, 9, key="a"), asking("b", 0, 4, key="b")
-    assert shown(turns([of_a, of_b], [(0, 0)], OPEN)) == [("b", 0, 4), ("a", 4, 9)]
-
-
-def test_a_key_at_its_limit_does_not_fit_and_keeps_back_no_other() -> None:
-    of_a, low = asking("a", 0, 9, key="a"), asking("low", 0, 20, priority="low", key="a")
-    of_b, blocked = asking("b", 2, 5, key="b"), asking("blocked", 0, 20, key="c", weight=2)
-    limited = {"a": ([(0, 1), (8, 0)], [(-math.inf, 1)]), "c": ([], [(-math.inf, 1)])}
-    found = turns([of_a, low, of_b, blocked], [(0, 1), (8, 0)], OPEN, keys=limited)
-    assert shown(found) == [("b", 2, 5), ("a", 8, 9), ("low", 9, 20)]
-
-
-def test_whose_turn_it_was_is_not_decided_so_each_first_request_must_fit() -> None:
-    light, heavy = asking("light", 0, 9, key="a"), asking("heavy", 3, 6, key="b", weight=2)
-    assert shown(turns([light, heavy], [(0, 3)], OPEN)) == [("light", 0, 3), ("light", 6, 9)]
+def test_whose_turn_it_is_among_keys_is_not_known_so_the_heaviest_must_fit() -> None:
+    light, heavy = (Asking(key, f"1#/{key}\t1", weight, 0, 9, started=True) for key, weight in (("a", 1), ("b", 2)))
+    assert shown(turns([light, heavy], [(0, 3), (5, 2)], OPEN)) == [("a", 5, 9)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder
-from slotkeeper.slots.queued import key_of, rank_of
+from slotkeeper.slots.queued import key_of
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
@@ -42,18 +41,10 @@ class Asking:
     until: float
     started: bool
 
-    @property
-    def rank(self) -> str:
-        return rank_of(self.place)
-
-
-_Line = list[tuple[str, str, Asking]]  # the requests of a key and a priority, by place
-NO_KEYS: Mapping[str, tuple[Steps, Steps]] = {}
-
 
 @dataclass(frozen=True)
 class Turn:
-    """A time in which the request at the head of the queue fitted, or that of each key that was not at its limit.
+    """A time in which the request at the head of the queue fitted.
 
     Args:
         started: its start ended this time. Otherwise another request took the slots, or came before it.
@@ -71,82 +62,51 @@ class Turn:
         return self.ended - self.began
 
 
-def turns(
-    asking: Sequence[Asking],
-    held: Steps,
-    limits: Steps,
-    holders: Steps = (),
-    keys: Mapping[str, tuple[Steps, Steps]] = NO_KEYS,
-) -> list[Turn]:
+def turns(asking: Sequence[Asking], held: Steps, limits: Steps, holders: Steps = ()) -> list[Turn]:
     """All times in which a request could have started, by time.
 
-    Of several keys, whose turn it was is not decided: each of their first requests must fit.
+    Of several keys it is not known here whose turn it was: each counts with the weight of the heaviest request.
 
     Args:
         held: the weight in use.
         limits: from before the first request was sent.
         holders: their number, of which a process has at most MAX_HOLDERS.
-        keys: of those that have a limit, the weight in use, and the limit.
     """
+    if any(key_of(each.place) for each in asking):
+        heaviest = max(each.weight for each in asking)
+        asking = [replace(each, weight=heaviest) for each in asking]
     ends = {each.until for each in asking if each.until < math.inf}
-    steps = (held, limits, holders, *chain.from_iterable(keys.values()))
-    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in chain.from_iterable(steps)})
+    instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits, *holders)})
     arriving = deque(sorted(asking, key=lambda each: each.sent))
-    lines: dict[tuple[str, str], _Line] = {}
+    queue: list[tuple[str, str, Asking]] = []  # by place
     found: list[Turn] = []
-    able: list[Asking] = []
     current: Asking | None = None
     began = 0.0
     for instant in instants:
         while arriving and arriving[0].sent <= instant:
             each = arriving.popleft()
-            heapq.heappush(lines.setdefault((each.rank, key_of(each.place)), []), (each.place, each.name, each))
-        # A start of another key, whose turn it was.
-        other = next((each for each in able if each.started and each.until == instant), None)
-        able = _able(lines, instant, value_at(held, instant), value_at(limits, instant), keys)
+            heapq.heappush(queue, (each.place, each.name, each))
+        able = _able(queue, instant, value_at(held, instant), value_at(limits, instant))
         if value_at(holders, instant) >= MAX_HOLDERS:
-            able = []
-        if other is None and (current in able if current else not able):
+            able = None
+        if able is current:
             continue
         if current is not None:
-            of = other if other and current.until != instant else current
-            found.append(_turn(of, began, instant, held, limits))
-        current, began = (able[0] if able else None), instant
+            found.append(_turn(current, began, instant, held, limits))
+        current, began = able, instant
     return found if current is None else [*found, _turn(current, began, math.inf, held, limits)]
 
 
-def _able(
-    lines: dict[tuple[str, str], _Line], instant: float, held: int, limit: int, keys: Mapping[str, tuple[Steps, Steps]]
-) -> list[Asking]:
-    """The first request of each key of a priority that can start, if each of them fits, and all in front of them."""
-    found: list[Asking] = []
-    full = set[str]()
-    for rank, key in sorted(lines) if held < limit else ():
-        if found and rank != found[0].rank:
-            break
-        in_use, most = (value_at(steps, instant) for steps in keys.get(key, ((), [(-math.inf, limit)])))
-        head = _head(lines[rank, key], instant, min(limit, most))
-        if head is None:
-            continue
-        if held + head.weight > limit:
-            return []
-        if key in full or in_use + head.weight > most:
-            full.add(key)
-        else:
-            found.append(head)
-    return found
-
-
-def _head(line: _Line, instant: float, most: int) -> Asking | None:
-    """The first request of a line that is not blocked. Removes those that have left it."""
+def _able(queue: list[tuple[str, str, Asking]], instant: float, held: int, limit: int) -> Asking | None:
+    """The head of the queue, if it fits: the first request that is not blocked. Removes those that have left it."""
     blocked = []
-    while line and (line[0][2].until <= instant or line[0][2].weight > most):
-        entry = heapq.heappop(line)
+    while queue and (queue[0][2].until <= instant or queue[0][2].weight > limit):
+        entry = heapq.heappop(queue)
         blocked += [entry] if entry[2].until > instant else []
-    head = line[0][2] if line else None
+    head = queue[0][2] if queue else None
     for entry in blocked:
-        heapq.heappush(line, entry)
-    return head
+        heapq.heappush(queue, entry)
+    return head if head is not None and held + head.weight <= limit else None
 
 
 def _turn(request: Asking, began: float, ended: float, held: Steps, limits: Steps) -> Turn:
@@ -199,9 +159,8 @@ def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
     A request counts as a holder from its start until its slot was certainly free. Left out: processes with leases, or
-    with a rate, for which requests wait while slots are free; times of pauses or of a limit that is not known; and
-    requests of a key that may have been at its limit. A lease that has ended leaves no record: a time in which one may
-    have held the slot is not decided.
+    with a rate or limits of keys, for which requests wait while slots are free; and times of pauses or of a limit that
+    is not known. A lease that has ended leaves no record: a time in which one may have held the slot is not decided.
     """
     found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
@@ -223,7 +182,7 @@ def free_result(history: WorkHistory, names: Iterable[str], idle: Iterable[Turn]
     longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
-    none = "no request waited, or only of processes with a rate or leases"
+    none = "no request waited, or only of processes with a rate, leases or limits of keys"
     return conclude("free", claim, found, text if known else none, numbers, shown=known > 0)
 
 
@@ -231,6 +190,8 @@ def _is_left_out(history: WorkHistory, name: str) -> bool:
     """Whether requests of a process may wait for something else than a slot that the records show."""
     process, acts = history.processes.get(name), acts_of(history, name)
     if process is None or any(holder.is_lease for holder in process.holders.values()):
+        return True
+    if KeyLimits(history, name).exist:
         return True
     # A rate that was removed, or may have been.
     return process.rate is not None or any(act.action in RATE_CHANGES or act.fields.get("rate") for act in acts)
@@ -270,22 +231,10 @@ def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     if _is_left_out(history, name) or history.lacks(REQUESTS):
         return []
     rows = [row for row in history.rows_of.get(name, []) if not row.place and row.state not in ENDED_WITHOUT_START]
-    spans = [(holding(history, row), history.weight(row.execution)) for row in rows]
+    spans = [(_holding(history, row), history.weight(row.execution)) for row in rows]
     holders = weighted_steps((span, 1) for span, _ in spans)
-    keys = _use_of_keys(history, name, rows)
-    found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders, keys)
+    found = turns(_asking(history, name), weighted_steps(spans), limit_steps(history, name).certain, holders)
     return within(history, found)
-
-
-def _use_of_keys(history: WorkHistory, name: str, holding_rows: Iterable[RequestRow]) -> dict[str, tuple[Steps, Steps]]:
-    """Of each key with a limit, the most weight that its requests may have held, and the limit while it is known."""
-    limits = KeyLimits(history, name)
-    keys = {key for row in history.rows_of.get(name, []) if limits.apply_to(key := row.key)}
-    spans: dict[str, list[tuple[Interval, int]]] = {key: [] for key in keys}
-    for row in holding_rows:
-        if row.key in keys:
-            spans[row.key].append((holding(history, row), history.weight(row.execution)))
-    return {key: (weighted_steps(of), limits.of(key).certain) for key, of in spans.items()}
 
 
 def within(history: WorkHistory, found: Iterable[Turn]) -> list[Turn]:
@@ -306,7 +255,7 @@ def _asking(history: WorkHistory, name: str) -> list[Asking]:
     return found
 
 
-def holding(history: WorkHistory, row: RequestRow) -> Interval:
+def _holding(history: WorkHistory, row: RequestRow) -> Interval:
     """The longest time for which a request may have held its slot."""
     attempt = history.by_execution.get(row.execution)
     started = attempt.started if attempt else row.started or row.sent

@@ -53,12 +53,12 @@ def never_above(history: WorkHistory) -> CheckResult:
     it ran before is not listed.
     """
     claim = "never more weight at work than the limit then in force"
-    found = _found_at_work(history)
+    found = _unknown_work(history)
     peaks: dict[str, dict[str, Any]] = {}
     for name, kinds in _by_kind(history).items():
         limits = limit_steps(history, name)
         for kind, ran in kinds.items():
-            if peak := _peak(history, name, name, kind, ran, limits, found):
+            if peak := _peak(history, name, kind, ran, limits, found):
                 peaks.setdefault(name, {})[kind] = peak
     others = Counter(each.kind for each in history.work if not each.execution)
     text = []
@@ -72,42 +72,32 @@ def never_above(history: WorkHistory) -> CheckResult:
 
 
 def never_above_of_key(history: WorkHistory) -> CheckResult:
-    """S1: never more weight of a key at work than its limit at which it was admitted.
+    """S1: never more weight of a key at work than the limit of the key at which it was admitted, as `never_above`.
 
-    As `never_above`, for the work of each key alone. The requests without a key have one limit together. Leases have no
-    key, and count for none.
+    The requests without a key have one limit together. Leases have no key, and count for none.
     """
     claim = "never more of a key at work than its limit then in force"
-    found, text = _found_at_work(history), list[str]()
-    peaks: dict[str, dict[str, Any]] = {}
+    found, peaks = _unknown_work(history), list[dict[str, Any]]()
     for name, kinds in _by_kind(history).items():
         limits, of_keys = KeyLimits(history, name), defaultdict[tuple[str, str], list[_Ran]](list)
-        for kind, ran in kinds.items():
+        for kind, ran in kinds.items() if limits.exist else ():
             for each in ran:
-                row = history.row(each[1].execution)
-                if row and limits.apply_to(row.key):
+                if row := history.row(each[1].execution):
                     of_keys[row.key, kind].append(each)
-        fullest: dict[str, Any] = {}
         for (key, kind), ran in of_keys.items():
-            peak = _peak(history, name, f"{name}, {of_key(key)}", kind, ran, limits.of(key), found)
-            if peak and peak["limit"] not in (None, NO_LIMIT) and (not fullest or _left(peak) < _left(fullest)):
-                fullest = {"key": key or None, "kind": kind, **peak}
-        if fullest:
-            peaks[name] = {"keys": len({key for key, _ in of_keys}), "fullest": fullest}
-            use = f"{fullest['weight']:,} of {fullest['limit']:,} ({of_key(fullest['key'] or '')})"
-            text.append(f"{name}: {count(peaks[name]['keys'], 'key')}, the fullest with at most {use}")
-    finding = "; ".join(text) or "no request of a key with a limit ran"
-    return conclude("keys", claim, found, finding, {"processes": peaks}, shown=bool(peaks))
+            what = f"{name}, {of_key(key)}"
+            peak = _peak(history, what, kind, ran, limits.of(key), found)
+            if peak and peak["limit"] not in (None, NO_LIMIT):
+                peaks.append({"what": what, "process": name, "key": key or None, **peak})
+    peaks.sort(key=lambda each: each["limit"] - each["weight"])
+    text = [f"{of['what']}: at most {of['weight']:,} of {of['limit']:,}" for of in peaks[:1]]
+    text.append(f"{count(len(peaks), 'key')} with a limit")
+    return conclude("keys", claim, found, "; ".join(text), {"fullest": peaks[:1]}, shown=bool(peaks))
 
 
-def _left(peak: Mapping[str, Any]) -> int:
-    return int(peak["limit"] - peak["weight"])
-
-
-def _found_at_work(history: WorkHistory) -> Found:
-    """What cannot be known of the weight at work."""
-    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
+def _unknown_work(history: WorkHistory) -> Found:
     redriven = [f"{each.execution} was redriven manually" for each in history.work if each.redriven]
+    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, REQUESTS, "SlotTable")
     return Found(unknown=[*(lacking or history.lacks_work()), *redriven])
 
 
@@ -133,7 +123,7 @@ def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[_Ran]]]:
 
 
 def _peak(
-    history: WorkHistory, name: str, what: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
+    history: WorkHistory, what: str, kind: str, ran: Sequence[_Ran], limits: LimitSteps, found: Found
 ) -> dict[str, Any]:
     """The most weight at the same time in the period and the limit then; violations go into `found`."""
     lowest = limits.least(-math.inf, math.inf)
@@ -152,7 +142,7 @@ def _peak(
             best = {"weight": weight, "limit": limit, "at": iso(at), "count": len(active)}
         is_above = limit is not None and weight > limit
         if is_above and not above:
-            found.fails.append(_above(history, name, what, kind, at, weight, limit or 0, active))
+            found.fails.append(_above(history, what, kind, at, weight, limit or 0, active))
         above = is_above
         is_unknown |= limit is None
     found.unknown += [f"the limit of {what} is not known at every time"] * is_unknown
@@ -175,18 +165,12 @@ def _starts(ran: Sequence[_Ran]) -> Iterator[tuple[float, list[WorkInterval]]]:
 
 
 def _above(
-    history: WorkHistory,
-    name: str,
-    what: str,
-    kind: str,
-    at: float,
-    weight: int,
-    limit: int,
-    active: Sequence[WorkInterval],
+    history: WorkHistory, what: str, kind: str, at: float, weight: int, limit: int, active: Sequence[WorkInterval]
 ) -> str:
     newest = ", ".join(each.execution for each in sorted(active, key=lambda each: each.started)[-3:])
     text = f"{what}: {weight:,} of {limit:,} at {iso(at)} by {_plural(kind)}, the last of {newest}"
-    forced = [each for each in acts_of(history, name) if _is_override(each.action, each.fields) and each.at <= at]
+    acts = acts_of(history, active[0].process)
+    forced = [each for each in acts if _is_override(each.action, each.fields) and each.at <= at]
     return f"{text}; after {forced[-1].action} at {iso(forced[-1].at)} by {forced[-1].by}" if forced else text
 
 

@@ -370,45 +370,45 @@ def _known_steps(
 
 
 class KeyLimits:
-    """The limits of a process's keys over time, known as `limit_steps` knows that of the process."""
+    """The limits of a process's keys over time, known as `limit_steps` knows that of the process.
+
+    `exist`: whether a key has, had, or may have had a limit.
+    """
 
     def __init__(self, history: WorkHistory, name: str) -> None:
         self._process, self._is_unread = history.processes.get(name), bool(history.lacks("AuditLogGroup"))
         self._acts = [each for each in acts_of(history, name) if each.action in (SET_KEY_LIMIT, *_CHANGES[1:])]
-        self._own = {str(key) for each in self._acts if (key := each.fields.get("key"))}
+        own = self._process.key_limits if self._process else {}
+        self._own = {*own, *(each.fields.get("key") for each in self._acts if each.action == SET_KEY_LIMIT)}
+        limit = self._process and self._process.key_limit
+        self.exist = limit is not None or bool(self._own) or any("key_limit" in each.fields for each in self._acts)
+        if self._is_unread or not self._process:
+            self.exist |= any(row.key for row in history.rows_of.get(name, []))
         self._found = dict[str, LimitSteps]()
-        limits = self._process and (self._process.key_limit is not None or self._process.key_limits)
-        lines = (each.fields.get("key_limit") or each.action == SET_KEY_LIMIT for each in self._acts)
-        self.exist = bool(limits) or any(lines) or any(row.key for row in history.rows_of.get(name, []))
 
     def of(self, key: str) -> LimitSteps:
         """The limit of a key; "" is that of all requests without one. NO_LIMIT: there is none."""
-        own = key if key in self._own or (self._process and key in self._process.key_limits) else ""
+        own = key if key in self._own else ""
         if own not in self._found:
-            self._found[own] = LimitSteps([(-math.inf, None)] if self._is_unread else self._steps(own))
+            general = steps = self._steps("")
+            if own:
+                of = self._steps(own)
+                both = sorted({at for at, _ in (*general.steps, *of.steps)})
+                merged = ((at, of.values(at, at)[-1], general.values(at, at)[-1]) for at in both)
+                steps = LimitSteps([(at, of_all if limit == NO_LIMIT else limit) for at, limit, of_all in merged])
+            self._found[own] = steps
         return self._found[own]
 
-    def apply_to(self, key: str) -> bool:
-        """Whether a key has, or may have had, a limit."""
-        return self.exist and any(limit != NO_LIMIT for _, limit in self.of(key).steps)
-
-    def _steps(self, own: str) -> list[tuple[float, int | None]]:
-        process = self._process
-        general = self._of_lines("", _or_none(process.key_limit) if process else None)
-        if not own:
-            return general
-        steps = self._of_lines(own, _or_none(process.key_limits.get(own)) if process else None)
-        found = []
-        for at in sorted({at for at, _ in (*general, *steps)}):
-            limit, of_all = (LimitSteps(each).values(at, at)[-1] for each in (steps, general))
-            found.append((at, of_all if limit == NO_LIMIT else limit))
-        return found
-
-    def _of_lines(self, key: str, now: int | None) -> list[tuple[float, int | None]]:
+    def _steps(self, key: str) -> LimitSteps:
         """The limit of all keys (""), or a key's own one."""
+        process, now = self._process, None
+        if self._is_unread:
+            return LimitSteps([(-math.inf, None)])
+        if process:
+            now = _or_none(process.key_limits.get(key) if key else process.key_limit)
         acts = [each for each in self._acts if each.action != SET_KEY_LIMIT or (each.fields.get("key") or "") == key]
         before, after = (partial(_key_limit, field=field, key=key) for field in ("before", "after"))
-        return _known_steps(acts, before, after, now)
+        return LimitSteps(_known_steps(acts, before, after, now))
 
 
 def _key_limit(act: OperatorAct, field: str, key: str) -> int | None:

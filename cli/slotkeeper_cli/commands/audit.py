@@ -32,8 +32,9 @@ _STYLES = {Result.HOLDS: "green", Result.FAILS: "bold red", Result.NOT_SHOWN: "y
 HELP = f"""Show from AWS's own records whether the limit held.
 
 It checks executions, Glue runs, child executions, the rows of requests, the audit log and the slot table of a period:
-never more weight at work than the limit, or of a key than its limit, no request lost, nothing that succeeded run again,
-slots of ended executions freed, order, and free slots. A check holds, fails, or is not shown, if its records could not be read.
+never more weight at work than the limit, nor of a key than its limit, no request lost, nothing that succeeded run
+again, slots of ended executions freed, order, and free slots. A check holds, fails, or is not shown, if its records
+could not be read.
 
 The command makes at most {MAX_CALLS:,} calls, and {MAX_PROCESS_CALLS:,} for each process: a few for one with less than
 two thousand requests. It reads up to 200,000 executions, and as many Glue runs. If there are more, it states what it

@@ -19,7 +19,7 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.check_result import MAX_EXAMPLES, CheckResult, Found, Result, first_of
 from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, dead_since, free_result, turns, waits, within
 from slotkeeper_cli.audit.intervals import overlap_seconds, weighted_steps
-from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory, label_of
+from slotkeeper_cli.audit.work_history import SET_KEY_LIMIT, KeyLimits, OperatorAct, WorkHistory, label_of
 from slotkeeper_cli.formatting import count, duration, iso
 
 # The outcome of a message that must start an execution, with or without success.
@@ -136,6 +136,9 @@ def changes_of_limits(items: Sequence[Item]) -> list[OperatorAct]:
     for process, versions in WholeRun(items=items).versions.items():
         for before, after in pairwise(versions):
             fields = {"before": before.limit, "after": after.limit}
+            if before.key_limit != after.key_limit:
+                of_keys = {"before": before.key_limit, "after": after.key_limit}
+                acts.append(OperatorAct(after.at, SET_KEY_LIMIT, process, fields=of_keys))
             if before.limit != after.limit:
                 acts.append(OperatorAct(after.at, "process set-limit", process, fields=fields))
             if before.paused != after.paused:
@@ -247,8 +250,9 @@ def _late(history: WorkHistory, run: WholeRun) -> Iterator[str]:
 
 def idle_times(history: WorkHistory, run: WholeRun, name: str) -> list[Turn]:
     """The times in which the request at the head of a process's queue fitted, by the versions of the item."""
-    versions = run.versions.get(name, [])
-    asking = []
+    versions, asking = run.versions.get(name, []), []
+    if any(each.key_limit is not None or each.key_limits for each in versions):
+        return []  # as the audit
     for row, (sent, until) in waits(history, name):
         attempt = history.by_execution.get(row.execution)
         taken = next((each.taken for each in run.holdings.get(row.execution, ())), until)
@@ -276,7 +280,8 @@ def _free(history: WorkHistory, run: WholeRun) -> CheckResult:
         if _is_too_long(history, run, name, each)
     ]
     found = Found(fails, history.lacks("RequestTable"))
-    return free_result(history, history.names, [each for _, each in idle], found)
+    names = [name for name in history.names if not KeyLimits(history, name).exist]
+    return free_result(history, names, [each for _, each in idle], found)
 
 
 def _is_too_long(history: WorkHistory, run: WholeRun, name: str, idle: Turn) -> bool:
