@@ -11,6 +11,8 @@ FAIL       ?= 0
 PRIORITIES ?= no
 TARGET     ?= glue
 DOORBELL   ?= yes
+# The number of keys (0..20), of which the first one sends half of the requests.
+KEYS       ?= 0
 # Minutes of faults; 0: none. The requests are then drawn from SEED. make soak is the same with MINUTES.
 FAULTS     ?= 0
 # yes: open the console in the browser during the run, and keep it until Ctrl-C.
@@ -109,6 +111,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
 	@echo "  make run DOORBELL=no   no message of DispatchQueue is delivered: the janitor alone starts what waits"
+	@echo "  make run KEYS=3   so many keys with a limit each (1..20); the first one sends half of the requests"
 	@echo "  make run FAULTS=10 SEED=1   minutes of faults (0.1..120), for which SEED draws the requests; LIMIT up to 20"
 	@echo "  make run WATCH=yes   open the console in the browser, and see the slots fill; Ctrl-C ends it"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
@@ -131,7 +134,7 @@ setup:
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
 	@$(if $(filter yes,$(WATCH)),$(SETUP) requirements/web.txt)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
-	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --doorbell="$(DOORBELL)" --watch="$(WATCH)" --faults="$(FAULTS)" --seed="$(SEED)"
+	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --doorbell="$(DOORBELL)" --keys="$(KEYS)" --watch="$(WATCH)" --faults="$(FAULTS)" --seed="$(SEED)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly

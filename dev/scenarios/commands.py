@@ -38,6 +38,7 @@ def main() -> None:
 @option("--priorities", YES_NO, "no", "yes: urgent and heavy requests come between the others")
 @option("--target", click.Choice(["glue", "workflow"]), "glue", "workflow: a state machine; callers wait for half")
 @option("--doorbell", YES_NO, "yes", "no: no message of DispatchQueue is delivered, so that the janitor starts all")
+@option("--keys", click.IntRange(0, 20), 0, "Keys, each with a limit; the first one sends half of the requests")
 @option("--watch", YES_NO, "no", "yes: open the console in the browser, until Ctrl-C")
 @option("--faults", click.FloatRange(0.0, 120.0), 0.0, "Minutes of faults, for requests that the seed draws; 0: none")
 @option("--seed", int, 1, "Draws the requests and faults; the same seed gives the same schedule")
@@ -46,7 +47,8 @@ def slots(limit: int, watch: str, faults: float, seed: int, **given: Any) -> Non
 
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
     requests come in between, one is cancelled, and one waits until the limit is raised. With the target `workflow`, a
-    state machine does this work, and callers wait for half of the results. Writes build/run.
+    state machine does this work, and callers wait for half of the results. With keys, the limit of each is one below
+    the number of slots, so that the one that sends most leaves a slot to the others. Writes build/run.
 
     With faults, workflows are aborted, containers killed, calls refused and answers lost. Limits change, processes
     pause, messages are delivered twice, the engine is restarted and killed. Then the faults are removed and the queue
@@ -75,6 +77,7 @@ def _kinds(parameters: slot_load.Parameters, faults: float) -> dict[str, bool]:
         "priorities": parameters.priorities,
         "the target workflow": parameters.target == "workflow",
         "no doorbell": not parameters.doorbell,
+        "keys": parameters.keys > 0,
         "faults": faults > 0,
     }
 

@@ -102,11 +102,13 @@ def test_every_check_of_a_run_with_priorities_holds(aws: EmbeddedAws, tmp_path: 
 
 
 def test_every_check_of_a_run_holds_while_the_janitor_runs_the_system_alone(aws: EmbeddedAws) -> None:
-    parameters = slot_load.Parameters(requests=2 * LIMIT + 1, limit=LIMIT, fail=0.0, doorbell=False)
+    parameters = slot_load.Parameters(requests=2 * LIMIT + 1, limit=LIMIT, fail=0.0, doorbell=False, keys=2)
     outcome = slot_load.measure(aws, parameters, run())
     assert results(outcome)[False] == {}
     assert "the janitor ran the system alone" in results(outcome)[True]
     assert outcome.figures["ended"] == {"SUCCEEDED": 2 * LIMIT + 1}
+    assert {"wait of customer-1", "wait of customer-2"} <= outcome.figures.keys()
+    assert "never more of a key at work than its limit then in force" in results(outcome)[True]
 
 
 def test_every_check_of_a_run_with_a_state_machine_holds(aws: EmbeddedAws) -> None:

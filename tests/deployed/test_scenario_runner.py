@@ -52,6 +52,7 @@ def make_command(target: str, *given: str, **environment: str) -> str:
         "slots --doorbell no --target workflow",
         "slots --faults 1 --priorities yes",
         "slots --faults 1 --limit 21",
+        "slots --keys 2 --target workflow",
         "token --senders 101",
         "token --messages 5 --invalidations 5",
         "worker --workers 1",

@@ -19,7 +19,7 @@ from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.check_result import MAX_EXAMPLES, CheckResult, Found, Result, first_of
 from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, dead_since, free_result, turns, waits, within
 from slotkeeper_cli.audit.intervals import overlap_seconds, weighted_steps
-from slotkeeper_cli.audit.work_history import SET_KEY_LIMIT, KeyLimits, OperatorAct, WorkHistory, label_of
+from slotkeeper_cli.audit.work_history import KeyLimits, OperatorAct, WorkHistory, label_of
 from slotkeeper_cli.formatting import count, duration, iso
 
 # The outcome of a message that must start an execution, with or without success.
@@ -131,14 +131,14 @@ class WholeRun:
 
 
 def changes_of_limits(items: Sequence[Item]) -> list[OperatorAct]:
-    """The changes of limits and pauses that versions of items state, as lines of the audit log."""
+    """The changes of limits and pauses that versions of items state, as lines of the audit log.
+
+    A run sets the limit of keys before it sends anything, so the present one is that of the run.
+    """
     acts = []
     for process, versions in WholeRun(items=items).versions.items():
         for before, after in pairwise(versions):
             fields = {"before": before.limit, "after": after.limit}
-            if before.key_limit != after.key_limit:
-                of_keys = {"before": before.key_limit, "after": after.key_limit}
-                acts.append(OperatorAct(after.at, SET_KEY_LIMIT, process, fields=of_keys))
             if before.limit != after.limit:
                 acts.append(OperatorAct(after.at, "process set-limit", process, fields=fields))
             if before.paused != after.paused:

@@ -40,6 +40,7 @@ class Parameters:
     priorities: bool = False
     target: str = "glue"
     doorbell: bool = True
+    keys: int = 0
 
     @property
     def process(self) -> str:
@@ -67,6 +68,9 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
             else:
                 requests, inputs = slot_requests.for_the_job(count, parameters.fail)
                 stack.upload(inputs)
+                if parameters.keys:
+                    stack.operations.set_key_limit(PROCESS, max(1, parameters.limit - 1))
+                    requests = slot_requests.with_keys(requests, parameters.keys)
                 if parameters.priorities:
                     director = Director(stack, mix(requests, parameters.limit))
                 else:
@@ -122,10 +126,10 @@ def build(parameters: Any, slots: SlotsOfRun, checks: Sequence[CheckResult], mor
         all_was_published(history, slots.run.dead_letters, slots.received),
         *checks,
     ]
-    by_priority: dict[str, list[float]] = {}
+    waited: dict[str, list[float]] = {}
     for each in history.attempts:
         if each.row:
-            by_priority.setdefault(each.row.priority, []).append(each.started - each.row.sent)
+            waited.setdefault(each.row.key or each.row.priority, []).append(each.started - each.row.sent)
     starts = [each.started for each in history.attempts] or [history.since]
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     kind = GLUE_RUN if any(each.kind == GLUE_RUN for each in history.work) else CHILD
@@ -147,7 +151,7 @@ def build(parameters: Any, slots: SlotsOfRun, checks: Sequence[CheckResult], mor
             f"{name}: slot utilization": "not measured" if use is None else f"{use:.0%}",
             f"{name}: hand-off": spread([gap for _, gap in hand_offs(history, slots.run, name)], median=0.5, p99=0.99),
         }
-    content |= {f"wait of {name}": spread(waits, p50=0.5, p90=0.9, p99=0.99) for name, waits in by_priority.items()}
+    content |= {f"wait of {name}": spread(waits, p50=0.5, p90=0.9, p99=0.99) for name, waits in waited.items()}
     content |= {**more, "total time": round(end - history.since, 3)}
     pages = {PAGE: audit_page(history, judged, "slotkeeper")}
     if len(slots.names) == 1:

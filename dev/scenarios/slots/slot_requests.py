@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,7 @@ class Request:
     has_caller: bool = False
     at: float = 0.0
     text: str = ""
+    key: str = ""
 
     @property
     def execution(self) -> str:
@@ -53,6 +54,7 @@ class Request:
         body: dict[str, Any] = {"process": self.process, "request_id": self.request_id, **self.work}
         body |= {"priority": self.priority} if self.priority != DEFAULT_PRIORITY else {}
         body |= {"weight": self.weight} if self.weight != 1 else {}
+        body |= {"key": self.key} if self.key else {}
         body |= {"when_busy": "skip"} if self.leaves == "SKIPPED" else {}
         if self.leaves == "TOO_LATE":
             deadline = datetime.fromtimestamp(now + DEADLINE, UTC)
@@ -113,6 +115,12 @@ def for_the_job(requests: int, fail: float) -> tuple[list[Request], dict[str, by
         arguments = {"--input_key": key, "--output_key": f"output/{request_id}.json"}
         made.append(Request(request_id, {"arguments": arguments}, "FAILED" if damaged else "SUCCEEDED"))
     return made, inputs
+
+
+def with_keys(requests: Sequence[Request], keys: int) -> list[Request]:
+    """The first half are of one key, as if it had sent many together; the others are of all keys, one after another."""
+    half = len(requests) // 2
+    return [replace(each, key=f"customer-{1 + max(0, at - half) % keys}") for at, each in enumerate(requests)]
 
 
 def for_the_machine(requests: int, fail: float) -> list[Request]:
