@@ -9,10 +9,7 @@ from tests.template.roles.recording import Site, folder_of
 
 # Calls that the search by names finds but the function never makes: (operation, module, function in it) and why.
 EXCLUDED = {
-    "JanitorFunction": {
-        ("PutItem", "aws/dynamodb", "Table._write"): "the starter's, of a new request",
-        ("DeleteItem", "aws/dynamodb", "Table._write"): "the operator's, who removes a process",
-    },
+    "JanitorFunction": {("PutItem", "aws/dynamodb", "Table._write"): "the starter's, of a new request"},
     "EndingFunction": {
         ("PutItem", "aws/dynamodb", "Table._write"): "the starter's, of a new request",
         ("ListExecutions", "slots/executions", "Workflow._list"): "the janitor's, of those that run",
