@@ -236,10 +236,12 @@ def _operations(outside: Outside) -> Operations:
     return Operations(Processes(outside.client("dynamodb"), SLOTS), Doorbell(outside.client("sqs"), BELLS))
 
 
-def change(outside: Outside, process: str, limit: int) -> str:
-    """An operator sets the limit, pauses (0) or resumes (-1)."""
+def change(outside: Outside, process: str, limit: int | tuple[int | None, str]) -> str:
+    """An operator sets the limit, or that of a key, pauses (0) or resumes (-1)."""
     operations = _operations(outside)
-    if limit > 0:
+    if isinstance(limit, tuple):
+        operations.set_key_limit(process, *limit)
+    elif limit > 0:
         operations.set_limit(process, limit)
     elif limit == 0:
         operations.pause(process)
@@ -248,14 +250,14 @@ def change(outside: Outside, process: str, limit: int) -> str:
     return "changed"
 
 
-def replace(outside: Outside, process: str, limit: int, target: str, rate: Rate | None) -> str:
+def replace(outside: Outside, process: str, limit: int, target: str, rate: Rate | None, key_limit: int | None) -> str:
     """An operator removes a paused process and adds it again; the outcome.
 
     `grants` begins at the time of the machine. That of the world's own item begins at 1, so no value comes again.
     """
     operations = _operations(outside)
     removed = operations.remove(process)
-    return f"{removed}, {operations.processes.create(process, limit, target, rate=rate)}"
+    return f"{removed}, {operations.processes.create(process, limit, target, rate=rate, key_limit=key_limit)}"
 
 
 def hold(outside: Outside, number: int, block: int, wait: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 
 from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
+from slotkeeper.slots.queued import rank_of
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import caller_of
 from slotkeeper.slots.request_table import granted_as
@@ -25,6 +27,8 @@ from tests.simulation.slots_state import (
     SlotsState,
     code_of,
     fields_of,
+    held_by_key,
+    limit_of_key,
     owner_of,
     process_of,
     version_of,
@@ -79,6 +83,8 @@ class SlotsProperties(SlotsState):
         """The judge's verdict on a write of a process's item, S1c for the blocks that run, S5 for its grants."""
         if item is NO_PROCESS or before is NO_PROCESS:
             self.starts = ()
+            self.passed = {of: pairs for of, pairs in self.passed.items() if of[0] != name}
+            self.held_at_change = self.held_at_change | {name: frozenset()}
             return  # removed or added, and empty
         new, old = version_of(item), version_of(before)
         for breach in chain(wrong_item(new), wrong_step(old, new, self._asked, self._writer())):
@@ -89,10 +95,13 @@ class SlotsProperties(SlotsState):
         if added and self.plan.rate:
             self._check_rate(name, self.plan.rate, len(added))
         if any(new.holders[each].is_lease for each in added):
-            self._check_lease(name, new, rows)
-        granted = sorted((each for each in added if each in rows), key=lambda each: str(rows[each]["placed"]["S"]))
+            self._check_lease(name, rows)
+        granted = self._in_order({each for each in added if each in rows})
         if granted:
+            self._check_keys(item, granted, rows)
             self._check_grant(name, new, granted, rows)
+        if item["grants"] is not before["grants"] and ("key_limit" in item or "key_limits" in item):
+            self.held_at_change = self.held_at_change | {name: frozenset(held_by_key(item).items())}
         for each, holder in new.holders.items():
             was = old.holders.get(each)
             is_confirmed = was and was.state == "RESERVED" and holder.state == "RUNNING"
@@ -113,12 +122,53 @@ class SlotsProperties(SlotsState):
         actor, ahead = self._acting
         return Writer(code_of(actor), self.now + ahead)
 
+    def _in_order(self, granted: set[str]) -> list[str]:
+        """The requests of a grant in the order of their starts, as its expression has them."""
+        if not granted:
+            return []
+        names = self._asked_for["ExpressionAttributeNames"].fields.items()
+        return [name for _, name in sorted((int(at.strip("#n")), name) for at, name in names if name in granted)]
+
+    def _check_keys(self, item: Record, granted: list[str], rows: dict[str, Record]) -> None:
+        """S12: with each grant, the requests of its keys that hold slots stay within the limits of these keys."""
+        held = held_by_key(item)
+        for key in {self._sent(rows[name]).key for name in granted}:
+            if held[key] > limit_of_key(item, key):
+                text = f"the weight at work of key {key!r} is {held[key]}, the limit {limit_of_key(item, key)}"
+                raise Violation("S12", f"{granted} granted: {text}")
+
+    def _check_order(self, process: str, item: Item, granted: list[str]) -> None:
+        """S5: among what was queued at the grant before: by priority, then by turns of the keys, then by place."""
+        held = Counter(dict(self.held_at_change.get(process, ())))
+        for at, name in enumerate(granted):
+            later, key = granted[at + 1 :], self._sent(self._rows()[name]).key
+            waiting, known = [*self._waiting(process), *later], {*later, *self._known_waiting(process)}
+            heads = {self._sent(self._rows()[each]).key: each for each in self._heads(process, waiting, held, known)}
+            rank, ranks = rank_of(self._place(name)), {of: rank_of(self._place(each)) for of, each in heads.items()}
+            own = (each for each in self._lines(process, waiting).get(key, ()) if each in known)
+            overtaken = [each for each in own if self._place(each) < self._place(name)]
+            overtaken += [heads[of] for of in heads if ranks[of] < rank]
+            if overtaken:
+                raise Violation("S5", f"{name} is granted before {overtaken[0]}")
+            self._take_turn(process, rank, key, {of for of in heads if ranks[of] == rank})
+            held[key] += item.holders[name].weight
+
+    def _take_turn(self, process: str, rank: str, key: str, could: set[str]) -> None:
+        """S5: no key starts twice in the time for which another one always has a request that could start.
+
+        Args:
+            could: the keys that have such a request of this priority.
+        """
+        pairs = {each for each in self.passed.get((process, rank), ()) if each[0] in could - {key}}
+        if left_out := [of for of, other in pairs if other == key]:
+            raise Violation("S5", f"key {key!r} starts twice before key {left_out[0]!r}")
+        others = {each.key for each in self.plan.requests if each.process == process} - {key}
+        pairs |= {(each, key) for each in others}
+        self.passed = self.passed | {(process, rank): frozenset(pairs)}
+
     def _check_grant(self, process: str, item: Item, granted: list[str], rows: dict[str, Record]) -> None:
-        """S5: no request is granted before one that was queued at the grant before, and waits. S9b: none too late."""
-        last = rows[granted[-1]]["placed"]["S"]
-        for name in self._known_waiting(process, item, rows):
-            if rows[name]["place"]["S"] < last:
-                raise Violation("S5", f"{granted[-1]} is granted before {name}")
+        """S5 of a grant. S9b: none is too late."""
+        self._check_order(process, item, granted)
         self.grants = self.grants | {process: self.grants[process] + 1}
         for at, name in enumerate(granted):
             self.granted = self.granted | {name: (*self.granted.get(name, ()), (item.grants, at, self.now))}
@@ -130,29 +180,23 @@ class SlotsProperties(SlotsState):
             if "start_before" in row and self._shown >= float(row["start_before"]["N"]):
                 raise Violation("S9b", f"{name} is granted after its start_before")
 
-    def _check_lease(self, process: str, item: Item, rows: dict[str, Record]) -> None:
+    def _check_lease(self, process: str, rows: dict[str, Record]) -> None:
         """S8: no lease takes a slot while a request waits that is not blocked."""
-        clock = self.now + self._acting[1]
-        waits = [
+        clock, known = self.now + self._acting[1], self._known_waiting(process)
+        stays = [
             name
-            for name in self._known_waiting(process, item, rows)
+            for name in self._waiting(process)
             if "skips" not in rows[name] and float(rows[name].get("start_before", {"N": "inf"})["N"]) > clock
         ]
+        waits = self._heads(process, stays, dict(self.held_at_change.get(process, ())), known)
         if waits and self.target_of(process) != NO_TARGET:
             raise Violation("S8", f"a lease takes a slot before {waits[0]}")
         self.grants = self.grants | {process: self.grants[process] + 1}
 
-    def _known_waiting(self, process: str, item: Item, rows: dict[str, Record]) -> list[str]:
-        """The queued requests that are not blocked, and were queued at the grant before."""
-        return [
-            name
-            for name, row in rows.items()
-            if "place" in row
-            and row["process_name"]["S"] == process
-            and name not in item.holders
-            and self.queued_at.get(name, self.grants[process]) < self.grants[process]
-            and (int(row["weight"]["N"]) if "weight" in row else item.default_weight) <= item.limit
-        ]
+    def _known_waiting(self, process: str) -> list[str]:
+        """The requests that wait, and were queued at the grant before."""
+        grants = self.grants[process]
+        return [name for name in self._waiting(process) if self.queued_at.get(name, grants) < grants]
 
     def _check_removed(self, name: str, holder: Holder, rows: dict[str, Record]) -> None:
         """S7: an outcome is recorded before its slot is released. S1b: not before an aborted child has settled."""
@@ -527,8 +571,8 @@ class SlotsProperties(SlotsState):
         """S3: how a request of the plan may end."""
         request, state = self._sent(row), row["state"]["S"]
         process = self._process(request.process)
-        weight = int(row["weight"]["N"]) if "weight" in row else process.default_weight if process else 1
-        if state == "QUEUED" and process and (process.paused or weight > process.slot_limit):
+        is_blocked = not self._lines(request.process, [row["execution"]["S"]])
+        if state == "QUEUED" and process and (process.paused or is_blocked):
             return
         code_given = row.get("code", {"S": ""})["S"]
         allowed = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -14,6 +16,7 @@ from slotkeeper.slots.plan import NoRoom
 from slotkeeper.slots.plan import Plan as Planned
 from slotkeeper.slots.plan import plan as plan_starts
 from slotkeeper.slots.process import Process, read_process
+from slotkeeper.slots.queued import rank_of
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Priority, caller_of, execution_name
 from slotkeeper.slots.request_table import read_queued
@@ -35,6 +38,13 @@ PERIOD, GRACE, CHECK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
 TIMEOUT = code.AGE - 2  # seconds, of the functions that dispatch
 
 
+class KeyLimit(NamedTuple):
+    """A limit of a key that an operator sets; None: none of its own. "": the limit of each key."""
+
+    limit: int | None
+    key: str = ""
+
+
 class Sent(NamedTuple):
     """A request of a plan."""
 
@@ -47,6 +57,7 @@ class Sent(NamedTuple):
     other: bool = False  # whether its content differs from that of another request with its id
     malformed: bool = False  # whether its message is no request
     process: str = PROCESS
+    key: str = ""
 
     @property
     def token(self) -> str:
@@ -62,6 +73,8 @@ class Sent(NamedTuple):
         fields: dict[str, Any] = {"process": self.process, "request_id": self.id, "priority": self.priority}
         if self.weight is not None:
             fields["weight"] = self.weight
+        if self.key:
+            fields["key"] = self.key
         if self.skips:
             fields["when_busy"] = "skip"
         if self.deadline is not None:
@@ -81,9 +94,10 @@ class Plan:
 
     requests: tuple[Sent, ...] = (Sent("a"),)  # in the order of sending
     limit: int = 1  # the first limit of the process. The second process has limit 1.
+    key_limit: int | None = None  # of each key, of both processes
     default_weight: int = 1  # of both processes
     # That an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
-    limits: tuple[int, ...] = ()
+    limits: tuple[int | KeyLimit, ...] = ()
     cancels: tuple[str, ...] = ()  # the ids of the requests that an operator cancels at any time, in this order
     frees: int = 0  # how many reservations an operator frees, at any time
     # The ids of the requests that operators redrive after they have failed, two at the same time
@@ -152,6 +166,24 @@ _versions: dict[Record, Item] = table()
 _planned: dict[tuple[Any, ...], Planned] = table()
 
 
+def limit_of_key(item: Record, key: str) -> float:
+    """The limit of a key in a process's item."""
+    limits = item.get("key_limits")
+    limit = (limits and limits["M"].get(key)) or item.get("key_limit")
+    return int(limit["N"]) if limit else math.inf
+
+
+def held_by_key(item: Record) -> Counter[str]:
+    """The weights of the requests that hold slots, by key."""
+    held: Counter[str] = Counter()
+    for holder in (each["M"] for each in item["holders"]["M"].fields.values()):
+        if holder["state"]["S"] != "LEASED":
+            held[holder["key"]["S"] if "key" in holder else ""] += (
+                int(holder["weight"]["N"]) if "weight" in holder else 1
+            )
+    return held
+
+
 def version_of(item: Record) -> Item:
     """A process's item as the judge reads it; cached."""
     known = _NO_VERSION if item is NO_PROCESS else _versions.get(item)
@@ -186,6 +218,7 @@ class SlotsState(World):
         "runs_alone",
         "_acting",
         "_shown",
+        "_asked_for",
         "_checked",
         "_before",
         "clocks",
@@ -238,6 +271,7 @@ class SlotsState(World):
         self.blocks: dict[str, tuple[int, int]] = {}
         self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
         self.clocks: dict[str, float] = {}  # the last time that each actor's clock has shown
+        self._asked_for: Any = None  # the parameters of that call
         self._shown = 0.0  # what that actor's clock had shown before the call
         # With a rate: of each start of a process the time, and the last time that the clock of its caller had shown.
         self.starts: tuple[tuple[str, float, float], ...] = ()
@@ -248,6 +282,11 @@ class SlotsState(World):
         self.grants = dict.fromkeys(self.processes, 0)  # so far
         # Execution -> of each of its grants `grants` after it, its number in it, and when.
         self.granted: dict[str, tuple[tuple[int, int, float], ...]] = {}
+        # Process and rank of a priority -> pairs of keys: since it was last the turn of the first one, or it had no
+        # request that could start, the second one has had a start.
+        self.passed: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
+        # Process -> the weight of each key when `grants` last changed, if a key has a limit: only more is free now.
+        self.held_at_change: dict[str, frozenset[tuple[str, int]]] = {}
         self.left_early: frozenset[str] = frozenset()  # tokens whose caller timed out before the confirm
         self.redriven_at: dict[str, float] = {}  # children
         self.adopted: frozenset[str] = frozenset()  # holders
@@ -274,6 +313,8 @@ class SlotsState(World):
         }
         if plan.default_weight > 1:
             item["default_weight"] = {"N": str(plan.default_weight)}
+        if plan.key_limit is not None:
+            item["key_limit"] = {"N": str(plan.key_limit)}
         if plan.rate:
             item |= {"rate": plan.rate.item, "next_start": {"N": "0"}}
         if plan.leased and process == PROCESS:
@@ -371,6 +412,65 @@ class SlotsState(World):
             known = _planned[key] = plan_starts(process, queue, now, age=code.AGE)
         return known
 
+    def _weight(self, row: Record) -> int:
+        """The weight of a request, for which its row or its process states it."""
+        weighs = row.get("weight") or self._item(row["process_name"]["S"]).get("default_weight")
+        return int(weighs["N"]) if weighs else 1
+
+    def _waiting(self, process: str) -> list[str]:
+        """The queued requests of a process that have no holder."""
+        rows, held = self._rows().items(), self._holders_of(process)
+        return [
+            name for name, row in rows if "place" in row and row["process_name"]["S"] == process and name not in held
+        ]
+
+    def _lines(self, process: str, waiting: Iterable[str]) -> dict[str, list[str]]:
+        """The requests that fit into the limits when all slots are free: by key, in the order of their places."""
+        item, lines = self._item(process), dict[str, list[str]]()
+        for name in sorted(waiting, key=self._place):
+            key = self._sent(self._rows()[name]).key
+            if self._weight(name) <= min(int(item["slot_limit"]["N"]), limit_of_key(item, key)):
+                lines.setdefault(key, []).append(name)
+        return lines
+
+    def _heads(self, process: str, waiting: Iterable[str], held: Mapping[str, int], known: Container[str]) -> list[str]:
+        """The first known request of each key, if it fits into the key's limit.
+
+        One in front of it that is not known may keep it back, unless it fits, too.
+
+        Args:
+            held: the weight that each key holds.
+        """
+        heads = []
+        for key, line in self._lines(process, waiting).items():
+            until = next((at for at, name in enumerate(line, 1) if name in known), 0)
+            free = limit_of_key(self._item(process), key) - held.get(key, 0)
+            if until and all(self._weight(name) <= free for name in line[:until]):
+                heads.append(line[until - 1])
+        return heads
+
+    def _place(self, name: str) -> str:
+        return str(self._rows()[name]["placed"]["S"])
+
+    def _weight(self, name: str) -> int:
+        row = self._rows()[name]
+        weighs = row.get("weight") or self._item(row["process_name"]["S"]).get("default_weight")
+        return int(weighs["N"]) if weighs else 1
+
+    def _unused(self, process: str) -> str:
+        """A request that waits although it fits into the limits, as do all that may come before it; or "".
+
+        It follows from the limits, not from the product's plan.
+        """
+        item = self._item(process)
+        if item is NO_PROCESS or "rate" in item or version_of(item).paused:
+            return ""
+        waiting = self._waiting(process)
+        heads = sorted(self._heads(process, waiting, held_by_key(item), waiting), key=self._place)
+        first = [name for name in heads if rank_of(self._place(name)) == rank_of(self._place(heads[0]))]
+        free = version_of(item).limit - max(version_of(item).count, version_of(item).weight)
+        return first[0] if first and max(map(self._weight, first)) <= free else ""
+
     def _behind_expired(self, name: str, planned: Planned) -> str:
         """The first request that waits for a slot, if a lease of the process has expired by each clock; or ""."""
         process = self._process(name)
@@ -388,6 +488,8 @@ class SlotsState(World):
                     return f"{row['execution']['S']} of a process that does not exist"
             elif due := [each.execution for each in planned.starts] + [each.execution for each in planned.leaves]:
                 return f"{due[0]} may start, or must leave"
+            elif unused := self._unused(name):
+                return f"{unused} may start by its limits"
             elif waits := self._behind_expired(name, planned):
                 return f"{waits} waits for the slot of a lease that has expired"
             elif orphans := [each for each in planned.again if each not in self.services["stepfunctions"]]:

@@ -142,7 +142,8 @@ class SlotsWorld(SlotsProperties):
 
     def _may_run_alongside(self) -> bool:
         """Whether a janitor run may begin while other actors work."""
-        return self.janitor_runs > 0 and (self.plan.aim != "ends" or bool(self._unrecorded() or self._unpublished()))
+        has_work = self._unrecorded() or self._unpublished() or self._not_adopted()
+        return self.janitor_runs > 0 and (self.plan.aim != "ends" or bool(has_work))
 
     def _check_overdue(self) -> None:
         """S6, when no actor can act: nothing may start, or must leave, unless a message will lead to a dispatch."""
@@ -273,9 +274,7 @@ class SlotsWorld(SlotsProperties):
     def _is_kept_out(self) -> bool:
         """Whether a request waits that could start if all slots were free."""
         process = self._process(PROCESS)
-        rows = [row for row in self._rows().values() if "place" in row and row["process_name"]["S"] == PROCESS]
-        weights = [int(row["weight"]["N"]) if "weight" in row else 1 for row in rows]
-        return process is not None and not process.paused and any(each <= process.slot_limit for each in weights)
+        return process is not None and not process.paused and bool(self._lines(PROCESS, self._waiting(PROCESS)))
 
     def times(self) -> list[float]:
         times = super().times()
@@ -554,10 +553,10 @@ class SlotsWorld(SlotsProperties):
     # Events of operators, callers and time -------------------------------------------------------------------------
 
     def operate(self, _: str, __: str) -> None:
-        """The operator changes the limit, pauses or resumes."""
+        """The operator changes the limit, or that of a key, pauses or resumes."""
         limit, *rest = self.limits
         self.limits = tuple(rest)
-        self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
+        self.log("operator", {0: "pauses", -1: "resumes"}.get(limit, f"sets the limit to {limit}"))  # type: ignore[arg-type]
         self.begin("operator", code.operator.begin(PROCESS, limit), Notes(limit))
 
     def cancel(self, request_id: str, _: str) -> None:
@@ -608,7 +607,9 @@ class SlotsWorld(SlotsProperties):
         """The operator removes the process and adds it again."""
         self.replacements -= 1
         self.log("operator", "removes the process and adds it again")
-        node = code.replacer.begin(PROCESS, self.plan.limit, self.target_of(PROCESS), self.plan.rate)
+        node = code.replacer.begin(
+            PROCESS, self.plan.limit, self.target_of(PROCESS), self.plan.rate, self.plan.key_limit
+        )
         self.begin("replace", node, Notes())
 
     def lease(self, number: str, _: str) -> None:
@@ -723,6 +724,7 @@ class SlotsWorld(SlotsProperties):
             self._note_published(question)
             return Answer(freeze({"FailedEntryCount": 0, "Entries": [{}]}))
         before, service = self.services["stepfunctions"], self.service_of(question)
+        self._asked_for = question.parameters
         self._check_question(question, service)
         if question.operation == "start_execution" and question.parameters["name"] in self._rejected():
             return Answer(error="InvalidExecutionInput")
