@@ -24,14 +24,6 @@ def test_producers_receive_events_of_success_and_failure(stack: DeployedStack, p
     assert failed["kept_in"] == stack.outputs["RequestTableName"]
 
 
-def test_producers_receive_the_event_of_an_invalid_message(stack: DeployedStack, producer: Inbox) -> None:
-    process = stack.process()
-    stack.send_raw("{", process)
-    event = producer.receives_one(process=process)
-    assert (event["status"], event["code"]) == ("DEAD_LETTERED", "InvalidRequest")
-    assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + event["kept_in"])
-
-
 def test_producers_receive_the_events_of_the_workers_requests(work: DeployedWorker, producer: Inbox) -> None:
     done, poison = work.request(), work.request(lines=None)
     work.send(done)

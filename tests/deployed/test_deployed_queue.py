@@ -111,16 +111,6 @@ def test_a_ring_that_is_lost_is_made_up_for_by_the_next_one_or_by_the_janitor(st
 BAD = {
     "not JSON": ("{", "not JSON"),
     "unknown field": ('{"process": "PROCESS", "priority": 1}', "priority"),
-    "wrong type": ('{"process": "PROCESS", "arguments": {"--a": 1}}', "body.arguments.--a"),
-    "process too long": (json.dumps({"process": "p" * 48}), "body.process"),
-    "an argument of Glue's": (
-        '{"process": "PROCESS", "arguments": {"--extra-py-files": "s3://x"}}',
-        "--extra-py-files",
-    ),
-    "our own marker": (
-        '{"process": "PROCESS", "arguments": {"--slotkeeper-execution": "x"}}',
-        "--slotkeeper-execution",
-    ),
     "junk of the maximum size": ("x" * 66560, "not JSON"),
 }
 

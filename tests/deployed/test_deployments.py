@@ -1,6 +1,6 @@
 """`sam deploy --guided` with Enter as the answer to each question, in an account whose concurrency limit is 10.
 
-Then the stack is updated to the flows that its parameters choose: the slots alone, or with one of the others. The tests
+Then the stack is updated to the slots alone; tests/template/test_flow_combinations.py has the other choices. The tests
 share the stack, in this order.
 """
 
@@ -43,8 +43,6 @@ SLOTS = {
     "JanitorSchedule": "rate(1 day)",
     "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
 }
-CHATBOT = {"ChatApiUrl": "http://127.0.0.1:9"}
-WORKER = {"DeployWorker": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +139,6 @@ def slotkeeper(aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return run
 
 
-def _outputs(*conditions: str) -> set[str]:
-    return {n for n, output in TEMPLATE["Outputs"].items() if output.get("Condition") in (None, *conditions)}
-
-
 def _logical_ids(aws: EmbeddedAws) -> set[str]:
     pages = aws.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK_NAME)
     each = [one for page in pages for one in page["StackResourceSummaries"]]
@@ -157,7 +151,7 @@ def _conditional(condition: str) -> set[str]:
 
 def test_the_slots_alone_admit_a_request(aws: EmbeddedAws) -> None:
     aws.outputs = update(aws, **SLOTS)
-    assert aws.outputs.keys() == _outputs()
+    assert aws.outputs.keys() == {n for n, output in TEMPLATE["Outputs"].items() if "Condition" not in output}
     assert not (_conditional("HasChatbot") | _conditional("HasWorker")) & _logical_ids(aws)
     stack = DeployedStack(aws)
     process = stack.process()
@@ -178,23 +172,3 @@ def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..
     # The test's job is not one of the template.
     assert {name for name, level in levels.items() if level == "bad"} <= {"targets"}
     assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["what"]]
-    seen = json.loads(slotkeeper("status"))
-    assert seen["not_deployed"] == ["chatbot", "worker"]
-    assert seen["queues"].keys() == {"RequestQueue", "DispatchQueue", "EndingQueue", "RequestDeadLetterQueue"}
-
-
-@pytest.mark.parametrize(
-    ("flow", "condition", "command"),
-    [(CHATBOT, "HasChatbot", ("retry", "list")), (WORKER, "HasWorker", ("token", "show"))],
-    ids=["chatbot", "worker"],
-)
-def test_either_flow_is_deployed_without_the_other(
-    aws: EmbeddedAws, slotkeeper: Callable[..., Any], flow: dict[str, str], condition: str, command: tuple[str, ...]
-) -> None:
-    assert update(aws, **({"ChatApiUrl": "", "DeployWorker": "false"} | flow)).keys() == _outputs(condition)
-    (other,) = {"HasChatbot", "HasWorker"} - {condition}
-    there = _logical_ids(aws)
-    assert _conditional(condition) <= there
-    assert not _conditional(other) & there
-    assert "NotFound: the " in (output := slotkeeper(*command))
-    assert "is not deployed in this stack: deploy the stack with" in output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,68 +43,18 @@ def test_run_now_makes_a_scheduled_retry_immediately(slotkeeper: Slotkeeper, wor
 # ----------------------------------------------------------------------------------------------------------- requests
 
 
-def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str) -> None:
-    """Submit requests whose jobs wait at the gates of their names."""
-    file = folder / "requests.jsonl"
-    lines = [
-        {"process": process, "request_id": one, "arguments": {"--gate": f"{process}/{one}"}} for one in request_ids
-    ]
-    file.write_text("\n".join(map(json.dumps, lines)))
-    assert len(slotkeeper("request", "submit", "--file", str(file))["sent"]) == len(request_ids)
-
-
-def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str) -> dict[str, Any]:
-    """Wait for the state of a request; return its last attempt."""
-
-    def read() -> Any:
-        shown = slotkeeper("request", "show", request_id, "--process", process)["found"]
-        return shown and shown[0]["state"] == state and shown[0]["attempts"][-1]
-
-    last: dict[str, Any] = wait_until(read, f"{request_id} to be {state}")
-    return last
-
-
-def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_starts(
-    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
-) -> None:
+def test_a_running_request_is_stopped_and_redriven(stack: DeployedStack, slotkeeper: Slotkeeper) -> None:
     process = stack.process(limit=1)
-    _submit(slotkeeper, tmp_path, process, "abc")
-    assert _wait_for(slotkeeper, process, "a", "started")["attempt"] == 1
-    _wait_for(slotkeeper, process, "c", "queued")
-    explained = {one: slotkeeper("explain", one, "--process", process) for one in "bc"}
-    assert [explained[one]["position"] for one in "bc"] == [1, 2]
-    assert [explained[one]["reasons"][0]["condition"] for one in "bc"] == ["slots", "queue"]
-    assert [one["request_id"] for one in explained["b"]["found"][0]["holders"]] == ["a"]
-
-    (cancelled,) = slotkeeper("request", "cancel", "b", "--process", process)["cancelled"]
-    assert cancelled["request_id"] == "b"
-    stack.wait_for_end(process, cancelled["execution"], "CANCELLED")
-    assert slotkeeper("explain", "c", "--process", process)["position"] == 1
-    stack.end(process, "a", "c", "b")
-    _wait_for(slotkeeper, process, "c", "succeeded")
-
-    (redriven,) = slotkeeper("failed", "redrive", "b", "--process", process)["redriven"]
-    assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
-    started = [execution["name"] for execution in stack.executions(process)]
-    assert (len(started), started[-1]) == (3, redriven["next"])
-
-
-def test_a_running_request_is_stopped_and_redriven(
-    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
-) -> None:
-    process = stack.process(limit=1)
-    _submit(slotkeeper, tmp_path, process, "a")
-    name = _wait_for(slotkeeper, process, "a", "started")["execution"]
-    wait_until(lambda: stack.alive(process), "its Glue run")
+    name = stack.send(process, "a")
+    stack.wait_until_running(name)
     (stopped,) = slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"]
     assert (stopped["execution"], stopped["request_id"]) == (name, "a")
     stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
-    _wait_for(slotkeeper, process, "a", "failed")
-    stack.end(process, "a")
     stack.wait_for_end(process, name, "FAILED")
-    assert len(slotkeeper("failed", "redrive", name)["redriven"]) == 1
-    assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2
+    stack.end(process, "a")
+    (redriven,) = slotkeeper("failed", "redrive", name)["redriven"]
+    stack.wait_for_status(redriven["next"], "SUCCEEDED")
     assert stack.row(process, name).state == "REDRIVEN"
 
 
