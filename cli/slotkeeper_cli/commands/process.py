@@ -466,8 +466,9 @@ def add(
     _warn_of_limit(context, account, control.process(process))
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     data |= {"rate": paced and str(paced)}
-    each_key = "" if key_limit is None else f", at most {key_limit:,} of them for each key,"
-    text = f"{process} has {count(limit, 'slot')} for {target_text(target)}{each_key}" + " and is paused" * paused + "."
+    each_key = "" if key_limit is None else f", at most {key_limit:,} of them for each key"
+    text = f"{process} has {count(limit, 'slot')} for {target_text(target)}{each_key}"
+    text += "." if not paused else ", and is paused." if each_key else " and is paused."
     context.out.result(data | {"paused": paused, "problems": problems}, text)
 
 

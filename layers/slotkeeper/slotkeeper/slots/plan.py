@@ -4,7 +4,7 @@ Requests of a higher priority start first. Within a priority the keys have turns
 key it is the turn of the next one, and after the last one that of the first one. Within a key, requests start by the
 time at which they were sent. Without keys this is one order: that of priority and time.
 
-Requests start strictly in this order. The first one for which the process has no room keeps back all behind it,
+Requests start strictly in this order. The first one for which the process is too full keeps back all behind it,
 although a lighter one of them might fit: otherwise a heavy request could wait forever. Passed over are:
 
 - A request that has a holder: it is starting, or runs.
@@ -142,7 +142,7 @@ class NextRound:
     """It can start now, with the next write: this one adds as many holders as one may."""
 
 
-# Of the first request for which the process has no room, which keeps back all behind it.
+# Of the first request that the process cannot start now, which keeps back all behind it.
 HoldsBack = InPause | NoRoom | TooManyHolders | TooEarly
 # Of a request that could not start if all slots were free.
 NeverStarts = Blocked | KeyBlocked | Stopped
@@ -281,7 +281,7 @@ class _Planning:
         self.after_keys = process.after_keys
         self.last = dict(process.after_keys)  # the same, also after the starts of the next round
         self.full: set[str] = set()  # keys whose first request does not fit into their limit
-        self.refused: HoldsBack | None = None  # why the process has no room for the next request
+        self.refused: HoldsBack | None = None  # why the process cannot start the next request
         self.unread: Unread | None = None
         self._ahead: Counter[str | None] = Counter()  # the number of requests that wait, of each key, and None of all
 
@@ -299,7 +299,7 @@ class _Planning:
                 line.append(request)
 
     def start(self) -> None:
-        """Start what can start, until something must be read, or the process has no room."""
+        """Start what can start, until something must be read, or the process can start no more."""
         at = QUEUE_START
         for rank in sorted(self.lines):
             if self._knows(QUEUE_START, at, before_rank(rank)):
