@@ -9,8 +9,7 @@ import typer
 from slotkeeper.slots.request import check_key
 
 KeyFilter = Annotated[
-    str | None,
-    typer.Option("--key", metavar="KEY", help="Only requests of this key; --key '' for those without one."),
+    str | None, typer.Option("--key", metavar="KEY", help="Only requests of this key; --key '' for those without one.")
 ]
 
 

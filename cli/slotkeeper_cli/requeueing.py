@@ -16,15 +16,7 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.returns import MAX_REDRIVES, NotRequeued, Requeued
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
-from slotkeeper_cli.bulk import (
-    MAX_NAMED,
-    Chosen,
-    NotRedrivable,
-    Outcome,
-    RequestChange,
-    check_process,
-    names_of,
-)
+from slotkeeper_cli.bulk import MAX_NAMED, Chosen, NotRedrivable, Outcome, RequestChange, check_process, names_of
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.formatting import count, iso, local_time
 from slotkeeper_cli.parallel import THREADS

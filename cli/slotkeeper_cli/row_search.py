@@ -7,14 +7,7 @@ from itertools import batched, islice
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Item
-from slotkeeper.slots.rows import (
-    LISTED,
-    MAX_PAGES,
-    Listed,
-    MalformedRequestRow,
-    RequestRow,
-    read_row,
-)
+from slotkeeper.slots.rows import LISTED, MAX_PAGES, Listed, MalformedRequestRow, RequestRow, read_row
 from slotkeeper_cli.parallel import in_parallel
 
 if TYPE_CHECKING:

@@ -11,15 +11,7 @@ from typing import Any
 
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MAX_HOLDERS
-from slotkeeper.slots.targets import (
-    STATE_MACHINE,
-    check_key,
-    check_place,
-    check_type,
-    execution_arn,
-    kind_of,
-    matches,
-)
+from slotkeeper.slots.targets import STATE_MACHINE, check_key, check_place, check_type, execution_arn, kind_of, matches
 from slotkeeper.slots.work import MAX_PAGES, Children, GlueRuns, NoSuchJob, Work
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import hide_tokens

@@ -49,8 +49,7 @@ def show_audit(
     since: Annotated[str, typer.Option(metavar="TIME", help=f"{SINCE}; at most 90d.")] = "24h",
     until: Annotated[str, typer.Option(metavar="TIME", help=UNTIL)] = "0m",
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False),
+        Path | None, typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False)
     ] = None,
 ) -> None:
     """Show whether the limit held. `HELP` is the text of --help."""

@@ -35,8 +35,7 @@ app = typer.Typer(help="List, redrive and discard dead-letter messages.", no_arg
 
 QueueName = Annotated[DeadLetterQueueName, typer.Argument(metavar="QUEUE", help="Queue: request, work or schedule.")]
 Ids = Annotated[
-    list[str] | None,
-    typer.Option("--id", metavar="ID", help="Id of a request, or of the message; may be repeated."),
+    list[str] | None, typer.Option("--id", metavar="ID", help="Id of a request, or of the message; may be repeated.")
 ]
 Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages per queue.")]

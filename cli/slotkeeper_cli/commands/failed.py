@@ -111,8 +111,7 @@ def redrive(
     since: Since = None,
     until: Until = None,
     start_before: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help=f"Replaces the start_before of requests: {START_BEFORE}."),
+        str | None, typer.Option(metavar="TIME", help=f"Replaces the start_before of requests: {START_BEFORE}.")
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

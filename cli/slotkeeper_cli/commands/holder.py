@@ -21,14 +21,7 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, local_time
-from slotkeeper_cli.holders import (
-    check_gap_seconds,
-    grace_seconds,
-    lease_as_dict,
-    lease_text,
-    target_of,
-    weight_text,
-)
+from slotkeeper_cli.holders import check_gap_seconds, grace_seconds, lease_as_dict, lease_text, target_of, weight_text
 from slotkeeper_cli.request_finder import RequestFinder
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.target_checks import target_text

@@ -35,11 +35,7 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.process_queue import ProcessQueue, label
 from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
-from slotkeeper_cli.target_checks import (
-    check_account_and_region,
-    target_problems,
-    target_text,
-)
+from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 

@@ -39,9 +39,7 @@ def repair(
     values: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Value of a malformed attribute, such as slot_limit=5; may be repeated.",
+            "--set", metavar="PATH=VALUE", help="Value of a malformed attribute, such as slot_limit=5; may be repeated."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the writes.")] = False,

@@ -64,11 +64,7 @@ SkipIfBusy = Annotated[
     bool, typer.Option("--skip-if-busy", help="Skip the request if it cannot start when it is received.")
 ]
 StartBefore = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help=f"Do not start it from this time on: {START_BEFORE}.",
-    ),
+    str | None, typer.Option(metavar="TIME", help=f"Do not start it from this time on: {START_BEFORE}.")
 ]
 RequestFile = Annotated[
     typer.FileText | None,

@@ -75,8 +75,7 @@ def invalidate(
     next_user = "The next container that needs a token requests a new one."
     lines.append("The refreshing function was invoked." if asked else next_user)
     context.out.result(
-        {"generation": shown.generation, "removed": drops, "refusal_lifted": lifted, "refresher_asked": asked},
-        lines,
+        {"generation": shown.generation, "removed": drops, "refusal_lifted": lifted, "refresher_asked": asked}, lines
     )
 
 

@@ -207,13 +207,7 @@ def never_above(run: Evidence) -> CheckResult:
     return check(name, most == callers, finding)  # in a large run fewer callers are an error
 
 
-CHECKS = (
-    all_succeeded,
-    poison_has_one_attempt,
-    ledger_agrees,
-    never_above,
-    nothing_left,
-)
+CHECKS = (all_succeeded, poison_has_one_attempt, ledger_agrees, never_above, nothing_left)
 
 
 def few_calls(run: Evidence) -> CheckResult:

@@ -175,11 +175,7 @@ class RetryingWorker:
 def _policy(parameter: str | None) -> PolicyParameter | BuiltInPolicy:
     if parameter is None:
         return BuiltInPolicy()
-    return PolicyParameter(
-        boto3.client("ssm", config=_POLICY_CLIENT_CONFIG),
-        parameter,
-        on_invalid=_policy_invalid,
-    )
+    return PolicyParameter(boto3.client("ssm", config=_POLICY_CLIENT_CONFIG), parameter, on_invalid=_policy_invalid)
 
 
 def _downstreams(table: str | None, most: int | None, events: BreakerEvents | None) -> Downstreams | None:

@@ -25,13 +25,7 @@ from collections.abc import Callable
 import backoff
 
 from slotkeeper.token.item import TokenTable
-from slotkeeper.token.outcomes import (
-    StillUnauthorized,
-    TokenEvent,
-    TokenTimeout,
-    Unauthorized,
-    Waited,
-)
+from slotkeeper.token.outcomes import StillUnauthorized, TokenEvent, TokenTimeout, Unauthorized, Waited
 from slotkeeper.token.refresh import DelegateRefresh, Dependencies, LockPause, TokenRefresh, retry_transient
 from slotkeeper.token.timing import KnownToken, Timing
 
