@@ -343,6 +343,16 @@ UNDECIDED: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
         "keys",
         'the limit of sample, key "a" is not known',
     ),
+    "a key's limit that differs from that of the process which was added": (
+        lambda: _keys(key_limit=1, acts=[_act(-9, "add", limit=3, key_limit=None)]),
+        "keys",
+        'the limit of sample, key "a" is not known',
+    ),
+    "limits of keys without the audit log": (
+        lambda: replace(_keys(), not_read=[UnreadSource("AuditLogGroup", "denied")]),
+        "keys",
+        'the limit of sample, key "a" is not known',
+    ),
     "a request that may have been blocked": (
         lambda: replace(_overtaken(), processes={}),
         "order",
@@ -409,6 +419,9 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     ),
     "a request above the limit of its key": lambda: _keys(row("x", 1, key="a", weight=3), key_limits={"a": 2}),
     "a free slot in a process with limits of keys": lambda: _idle(processes={"sample": process(key_limit=2)}),
+    "a process with a limit of keys was added after another one": lambda: _keys(
+        key_limit=1, acts=[_act(300, "add", limit=3, key_limit=1)]
+    ),
     "the limit of a key was lowered while they ran": lambda: _keys(
         key_limit=1, acts=[_act(520, "set-key-limit", key=None, before=None, after=1)]
     ),

@@ -274,8 +274,6 @@ def _line(second: int, action: str, **fields: Any) -> dict[str, Any]:
 
 
 LIMIT = {"slot_limit": 1}
-NO_KEY_LIMITS: dict[str, Any] = {"key_limit": None, "key_limits": {}}
-OWN_LIMITS: dict[str, Any] = {"key_limits": {"a": 2, "b": 4}}  # now
 SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]], str]] = {
     "none": ([], {}, [], ""),
     "the limit": (
@@ -294,7 +292,7 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
     "removed and added": (
         [_line(1, "remove"), _line(2, "add", limit=1, rate=None, burst=1, paused=False)],
         {},
-        [{"slot_limit": 0}, {"slot_limit": 1, "rate": None, "paused": False, "next_start": 0, **NO_KEY_LIMITS}],
+        [{"slot_limit": 0}, {"slot_limit": 1, "rate": None, "paused": False, "next_start": 0}],
         "",
     ),
     "the present limit is another one": (
@@ -309,40 +307,27 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
         [{"slot_limit": 4}, LIMIT],
         "its slot_limit was changed before 1970-01-01T00:00:02Z",
     ),
-    "the limit of keys": (
-        [_line(1, "set-key-limit", key=None, before=None, after=9), _line(2, "set-key-limit", before=9, after=None)],
-        {"key_limit": None},
-        [{"key_limit": 9}, {"key_limit": None}],
-        "",
-    ),
-    "limits of single keys": (
+    "limits of keys": (
         [
-            _line(1, "set-key-limit", key="a", before=None, after=2),
-            _line(2, "set-key-limit", key="c", before=5, after=None),
+            _line(1, "set-key-limit", key=None, before=None, after=9),
+            _line(2, "set-key-limit", key="a", before=None, after=2),
+            _line(3, "set-key-limit", key="c", before=5, after=None),
+            _line(4, "set-key-limit", key=None, before=9, after=None),
         ],
-        {"key_limits": {"b": 4, "c": 5}},
-        [{"key_limits": {"a": 2, "b": 4, "c": 5}}, OWN_LIMITS],
+        {"key_limit": None, "key_limits": {"b": 4, "c": 5}},
+        [
+            {"key_limit": 9, "key_limits": {"b": 4, "c": 5}},
+            {"key_limit": 9, "key_limits": {"a": 2, "b": 4, "c": 5}},
+            {"key_limit": 9, "key_limits": {"a": 2, "b": 4}},
+            {"key_limit": None, "key_limits": {"a": 2, "b": 4}},
+        ],
         "",
     ),
     "a limit of a key that no line states": (
         [_line(1, "set-key-limit", key="a", before=None, after=3)],
-        {"key_limits": {"b": 4}},
-        [{"key_limits": {"a": 3, "b": 4}}],
-        'its limit of key "a" was changed by something else',
-    ),
-    "a key's limit before the process was added": (
-        [
-            _line(1, "set-key-limit", key="a", before=None, after=3),
-            _line(2, "add", limit=1, rate=None, burst=1, paused=False, key_limit=None),
-            _line(3, "set-key-limit", key="b", before=None, after=4),
-        ],
-        {"key_limits": {}},
-        [
-            {"key_limits": {"a": 3}},
-            {**LIMIT, "rate": None, "paused": False, "next_start": 0, **NO_KEY_LIMITS},
-            {"key_limits": {"b": 4}},
-        ],
-        "",
+        {"key_limit": None, "key_limits": {"b": 4}},
+        [{"key_limit": None, "key_limits": {"a": 2, "b": 4}}],
+        "its limits of keys were changed by something else",
     ),
     "a repair": ([_line(1, "repair")], {}, [], "its item was repaired at 1970-01-01T00:00:01Z"),
     "a line that cannot be read": ([_line(1, "set-limit", before="x")], {}, [], "an audit line of process set-limit"),
@@ -352,6 +337,7 @@ SETTINGS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, A
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_settings_of_then_come_from_the_audit_log(name: str) -> None:
     lines, first, changes, doubt = SETTINGS[name]
-    made = recording_of(replace(PROCESS, **OWN_LIMITS), [], lines, 0.0, 100.0)
+    process = replace(PROCESS, key_limits={"a": 2, "b": 4} if "key" in name else {})
+    made = recording_of(process, [], lines, 0.0, 100.0)
     assert (made.first, [each.fields for each in made.changes]) == (first, changes)
     assert [each[: len(doubt)] for each in made.doubts] == [doubt] * bool(doubt)

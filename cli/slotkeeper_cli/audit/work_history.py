@@ -13,9 +13,9 @@ import math
 import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +40,12 @@ _LISTED_WITHIN = 60.0
 # minutes (IAM User Guide, "AWS Signature Version 4 for API requests").
 BEFORE_LINE, AFTER_LINE = 300.0, 360.0
 UNKNOWN = 0  # the attempt of a row of which the index of the queue was read
+_CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
 _WITHOUT_LIMIT = ("process remove", "process repair", "stack restore")
-_CHANGES = ("process set-limit", "process add", *_WITHOUT_LIMIT)
-SET_KEY_LIMIT = "process set-key-limit"
-# Of a key without a limit: more than each weight.
-NO_LIMIT = sys.maxsize
 RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
+SET_KEY_LIMIT = "process set-key-limit"
+NO_LIMIT = sys.maxsize  # of a key that has none
 _RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
 
@@ -342,7 +341,11 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     if history.lacks("AuditLogGroup"):
         return LimitSteps([(-math.inf, None)])
     acts = [each for each in acts_of(history, name) if each.action in _CHANGES]
-    steps = _known_steps(acts, _before, _after, process.slot_limit if process else None)
+    known = [*(_before(each) for each in acts), process.slot_limit if process else None]
+    steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
+    for act, value in zip(acts, known[1:], strict=True):
+        is_known = act.action in _WITHOUT_LIMIT or value in (_before(act), _after(act))
+        steps.append((act.at, value if is_known else None))
     paused = pauses(history, name)
     if process is not None and process.paused and paused and math.isinf(paused[-1][1]):
         steps = [each for each in steps if each[0] <= paused[-1][0]] + [(paused[-1][0], 0)]
@@ -354,76 +357,58 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     return LimitSteps(steps, paused)
 
 
-_Limit = Callable[[OperatorAct], int | None]
+def key_limits_over_time(process: Process | None, acts: Sequence[OperatorAct]) -> list[tuple[float, Process | None]]:
+    """(instant, the process with the limits of its keys from then on), by time; None: they are not known.
 
+    As for `limit_steps`, a line alone does not prove its change: the limit after it must be one that it states.
 
-def _known_steps(
-    acts: Sequence[OperatorAct], before: _Limit, after: _Limit, now: int | None
-) -> list[tuple[float, int | None]]:
-    """(instant, limit from then on), as these lines and the present limit state it; None: not known."""
-    known = [*(before(each) for each in acts), now]
-    steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
-    for act, value in zip(acts, known[1:], strict=True):
-        is_known = act.action in _WITHOUT_LIMIT or value in (before(act), after(act))
-        steps.append((act.at, value if is_known else None))
-    return steps
+    Args:
+        process: as it is now.
+        acts: the lines that concern it, by time.
+    """
+    found, now = list[tuple[float, Process | None]](), process
+    for act in reversed(acts):
+        if act.action not in (SET_KEY_LIMIT, "process add", *_WITHOUT_LIMIT):
+            continue
+        key, former, is_known, before = act.fields.get("key"), act.fields.get("before"), True, None
+        if now and act.action == SET_KEY_LIMIT:
+            limit = now.key_limits.get(key) if key else now.key_limit
+            is_known = limit in (former, act.fields.get("after"))
+            own = {**now.key_limits, key: former} if key else now.key_limits
+            own = {each: limit for each, limit in own.items() if limit is not None}
+            before = replace(now, key_limit=now.key_limit if key else former, key_limits=own)
+        elif now and act.action == "process add":
+            is_known = (now.key_limit, now.key_limits) == (act.fields.get("key_limit"), {})
+            before = replace(now, key_limit=None, key_limits={})
+        found.append((act.at, now if is_known else None))
+        now = before
+    return [(-math.inf, now), *reversed(found)]
 
 
 class KeyLimits:
-    """The limits of a process's keys over time, known as `limit_steps` knows that of the process.
+    """The limits of a process's keys over time.
 
     `exist`: whether a key has, had, or may have had a limit.
     """
 
     def __init__(self, history: WorkHistory, name: str) -> None:
-        self._process, self._is_unread = history.processes.get(name), bool(history.lacks("AuditLogGroup"))
-        self._acts = [each for each in acts_of(history, name) if each.action in (SET_KEY_LIMIT, *_CHANGES[1:])]
-        own = self._process.key_limits if self._process else {}
-        self._own = {*own, *(each.fields.get("key") for each in self._acts if each.action == SET_KEY_LIMIT)}
-        limit = self._process and self._process.key_limit
-        self.exist = limit is not None or bool(self._own) or any("key_limit" in each.fields for each in self._acts)
-        if self._is_unread or not self._process:
+        process = history.processes.get(name)
+        self._steps = key_limits_over_time(process, acts_of(history, name))
+        if history.lacks("AuditLogGroup"):
+            self._steps = [(-math.inf, None)]
+        known = [each for _, each in (*self._steps, (0, process)) if each]
+        self.exist = any(each.key_limit is not None or each.key_limits for each in known)
+        if len(known) <= len(self._steps):
             self.exist |= any(row.key for row in history.rows_of.get(name, []))
         self._found = dict[str, LimitSteps]()
 
     def of(self, key: str) -> LimitSteps:
         """The limit of a key; "" is that of all requests without one. NO_LIMIT: there is none."""
-        own = key if key in self._own else ""
-        if own not in self._found:
-            general = steps = self._steps("")
-            if own:
-                of = self._steps(own)
-                both = sorted({at for at, _ in (*general.steps, *of.steps)})
-                merged = ((at, of.values(at, at)[-1], general.values(at, at)[-1]) for at in both)
-                steps = LimitSteps([(at, of_all if limit == NO_LIMIT else limit) for at, limit, of_all in merged])
-            self._found[own] = steps
-        return self._found[own]
-
-    def _steps(self, key: str) -> LimitSteps:
-        """The limit of all keys (""), or a key's own one."""
-        process, now = self._process, None
-        if self._is_unread:
-            return LimitSteps([(-math.inf, None)])
-        if process:
-            now = _or_none(process.key_limits.get(key) if key else process.key_limit)
-        acts = [each for each in self._acts if each.action != SET_KEY_LIMIT or (each.fields.get("key") or "") == key]
-        before, after = (partial(_key_limit, field=field, key=key) for field in ("before", "after"))
-        return LimitSteps(_known_steps(acts, before, after, now))
-
-
-def _key_limit(act: OperatorAct, field: str, key: str) -> int | None:
-    """The limit of a key, or of all, before or after a line; None if it is not stated."""
-    if act.action == "process add":  # nothing was limited before, and no key has its own limit after it
-        value = None if field == "before" or key else act.fields.get("key_limit")
-    elif act.action == SET_KEY_LIMIT and field in act.fields:
-        value = act.fields[field]
-    else:
-        return None
-    return _whole(_or_none(value))
-
-
-def _or_none(limit: Any) -> Any:
-    return NO_LIMIT if limit is None else limit
+        if key not in self._found:
+            limits = [(at, each, each.limit_of(key) if each else None) for at, each in self._steps]
+            steps = [(at, NO_LIMIT if each and limit is None else limit) for at, each, limit in limits]
+            self._found[key] = LimitSteps(steps)
+        return self._found[key]
 
 
 def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:

@@ -12,12 +12,10 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.queued import key_of
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.rows import RequestRow
-from slotkeeper_cli.conditions import of_key
+from slotkeeper_cli.audit.work_history import SET_KEY_LIMIT, OperatorAct, key_limits_over_time
 from slotkeeper_cli.formatting import seconds
 from slotkeeper_cli.rates import parse_rate
 from slotkeeper_cli.replay import SettingsChange
-
-_Setting = str | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,8 @@ def recording_of(
     facts = [
         ("rate" in changed, f"the rate has changed: the replay has the present one, {process.rate or 'none'}"),
         (
-            bool(changed & {"key_limit", "key_limits"}),
-            "limits of keys have changed: the replay has the present ones, unless another is given",
+            "key_limit" in changed,
+            "limits of keys have changed: the replay has the present ones, or that of --key-limit",
         ),
         ("paused" in changed, "it was paused in the period: so it is in the replay"),
         (process.paused, "it is paused: the replay goes as if it was resumed now"),
@@ -173,59 +171,49 @@ def _request(row: RequestRow, process: Process) -> PastRequest:
 
 def _with_settings(recording: Recording, lines: Sequence[Mapping[str, Any]]) -> Recording:
     process, target_since = recording.process, recording.target_since
-    # A limit of one key has the name of a setting and the key.
-    first, current = dict[_Setting, Any](), dict[_Setting, Any]()
-    changes, doubts = list[tuple[float, Mapping[_Setting, Any]]](), [*recording.doubts]
+    first, current = dict[str, Any](), dict[str, Any]()
+    changes, doubts, acts = list[SettingsChange](), [*recording.doubts], list[OperatorAct]()
     for line in lines:
         try:
             at, (before, after) = seconds(str(line["at"])), _change(line)
         except (KeyError, TypeError, ValueError):
             doubts.append(f"an audit line of {line.get('action')} could not be read")
             continue
-        for name in before.keys() - {"paused"}:
+        acts.append(OperatorAct(at, str(line["action"]), fields=line))
+        for name in before.keys() & {"slot_limit", "rate"}:
             if current.get(name, before[name]) != before[name]:
-                doubts.append(f"its {_named(name)} was changed before {line['at']} by something else than a command")
+                doubts.append(f"its {name} was changed before {line['at']} by something else than a command")
         first = {**before, **first}
-        if "key_limits" in after:  # a new process
-            current = {name: value for name, value in current.items() if isinstance(name, str)}
         current |= after
-        changes += [(at, after)] if after else []
+        changes += [SettingsChange(at, after)] if after else []
         if line["action"] == "process add":
             target_since = at
         if line["action"] == "process repair":
             doubts.append(f"its item was repaired at {line['at']}: its settings before that are not known")
     for name, value in current.items():
-        now = process.key_limits.get(name[1]) if isinstance(name, tuple) else getattr(process, name)
-        if now != value and name not in ("next_start", "key_limits"):
-            doubts.append(f"its {_named(name)} was changed by something else than a command")
-    fields = _fields(first, process.key_limits)
-    limits, made = fields.get("key_limits", process.key_limits), list[SettingsChange]()
-    for at, after in changes:
-        made.append(SettingsChange(at, _fields(after, limits)))
-        limits = made[-1].fields.get("key_limits", limits)
-    return replace(recording, first=fields, changes=made, target_since=target_since, doubts=doubts)
+        if getattr(process, name) != value and name != "next_start":
+            doubts.append(f"its {name} was changed by something else than a command")
+    begin, *others = key_limits_over_time(process, acts)
+    if any(act.action == SET_KEY_LIMIT for act in acts) and any(now is None for _, now in (begin, *others)):
+        doubts.append("its limits of keys were changed by something else than a command")
+    last = begin[1] or process
+    first |= _key_limits(last) if _key_limits(last) != _key_limits(process) else {}
+    for at, now in others:
+        if _key_limits(now or process) != _key_limits(last):
+            changes.append(SettingsChange(at, _key_limits(last := now or process)))
+    changes.sort(key=lambda each: each.at)
+    return replace(recording, first=first, changes=changes, target_since=target_since, doubts=doubts)
 
 
-def _named(setting: _Setting) -> str:
-    return setting if isinstance(setting, str) else f"limit of {of_key(setting[1])}"
+def _key_limits(process: Process) -> dict[str, Any]:
+    return {"key_limit": process.key_limit, "key_limits": process.key_limits}
 
 
-def _fields(settings: Mapping[_Setting, Any], key_limits: Mapping[str, int]) -> dict[str, Any]:
-    """Settings as fields of `Process`. `key_limits`: as they are without these."""
-    fields = {name: value for name, value in settings.items() if isinstance(name, str)}
-    if own := {name[1]: value for name, value in settings.items() if isinstance(name, tuple)}:
-        fields["key_limits"] = {key: limit for key, limit in {**key_limits, **own}.items() if limit is not None}
-    return fields
-
-
-def _change(line: Mapping[str, Any]) -> tuple[Mapping[_Setting, Any], Mapping[_Setting, Any]]:
+def _change(line: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The settings before and after a line of the audit log. Raises KeyError, TypeError or ValueError."""
     match line["action"]:
         case "process set-limit":
             return {"slot_limit": int(line["before"])}, {"slot_limit": int(line["after"])}
-        case "process set-key-limit":
-            name: _Setting = ("key_limits", line["key"]) if line.get("key") else "key_limit"
-            return {name: _limit(line["before"])}, {name: _limit(line["after"])}
         case "process set-rate":
             rate = _rate(line["after"], line["burst"])
             return {"rate": _rate(line["before"])}, {"rate": rate, "next_start": 0}
@@ -235,16 +223,10 @@ def _change(line: Mapping[str, Any]) -> tuple[Mapping[_Setting, Any], Mapping[_S
             return {"paused": True}, {"paused": False}
         case "process add":
             rate = _rate(line["rate"], line["burst"])
-            keys: dict[_Setting, Any] = {"key_limit": _limit(line.get("key_limit")), "key_limits": {}}
-            paused = bool(line["paused"])
-            return {}, {"slot_limit": int(line["limit"]), "rate": rate, "paused": paused, "next_start": 0, **keys}
+            return {}, {"slot_limit": int(line["limit"]), "rate": rate, "paused": bool(line["paused"]), "next_start": 0}
         case "process remove":
             return {}, {"slot_limit": 0}
     return {}, {}
-
-
-def _limit(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 def _rate(text: str | None, burst: int = 1) -> Rate | None:
