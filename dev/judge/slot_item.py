@@ -238,7 +238,7 @@ def _wrong_grants(free: Item, after: Item, granted: Mapping[str, Holder], writer
         yield Breach("S1", f"{text}: {seen}, paused {free.paused}")
     for key in {holder.key for holder in granted.values() if not holder.is_lease}:
         if (held := after.held_by_key[key]) > free.limit_of(key):
-            yield Breach("S1", f"{sorted(granted)} are granted, and key {key!r} has {held} of {free.limit_of(key)}")
+            yield Breach("S12", f"{sorted(granted)} are granted, and key {key!r} has {held} of {free.limit_of(key)}")
     if after.grants <= free.grants and free.target != NO_TARGET:
         yield Breach("S5", f"{sorted(granted)} are granted, and grants stays {free.grants}")
     if not free.interval:

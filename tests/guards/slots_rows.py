@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, rate, returns
+from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, processes, protocol, rate, returns
 from slotkeeper.slots import request as requests
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dispatch import DispatchFailed, _Dispatch
@@ -26,7 +26,8 @@ from tests.guards.edits import code, file, template
 from tests.guards.rows import Row, World
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
-from tests.simulation.world_runs import set_to
+from tests.simulation.small_worlds import SMALL
+from tests.simulation.world_runs import replaced, set_to
 from tests.simulation.worlds import World as Simulated
 
 Patch = pytest.MonkeyPatch
@@ -303,7 +304,70 @@ PROCESSES = [
     ),
 ]
 
+
+def held_with_leases(self: Process) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for each in self.holders.values():
+        held[each.key] = held.get(each.key, 0) + each.weight
+    return held
+
+
+def keyed(name: str, broken: str) -> World:
+    """A small world of requests with keys, without a fault."""
+    return World(SMALL[name].make, 0, broken)
+
+
 KEYS = [
+    Row(
+        "s12-a-plan-ignores-its-own-starts",
+        "Two requests of a key start in one grant, although only one may.",
+        code(plan._Free.take, "self.held_by_key[key] += weight"),
+        keyed("key limit, 2 requests in a batch, one invocation dies", "S12"),
+    ),
+    Row(
+        "s12-no-limit-of-a-key",
+        "A dispatch ignores the limit of a key.",
+        set_to(Process, "limit_of", lambda *_: None),
+        keyed("key limit, 2 requests in a batch, one invocation dies", "S12"),
+    ),
+    Row(
+        "s12-a-changed-limit-refuses-no-grant",
+        "A grant that was planned before the limit of a key was lowered starts more than this limit.",
+        replaced(processes, "KEY_LIMIT_UPDATE", "grants = grants + :one", "ring_at = :one"),
+        keyed("key limit, it goes down", "S12"),
+    ),
+    Row(
+        "s12-an-adoption-refuses-no-grant",
+        "The janitor adopts a child, and a grant that was planned before starts another request of its key.",
+        replaced(protocol, "ADOPT_UPDATE", ", grants = grants + :one", ", ring_at = :one"),
+        keyed("key limit, a child and its request are redriven", "S12"),
+    ),
+    Row(
+        "s6-leases-count-as-requests-without-a-key",
+        "A request without a key waits for the end of a lease, next to a free slot.",
+        set_to(Process, "held_by_key", property(held_with_leases)),
+        keyed("key limit, a lease and a request without a key", "S6"),
+    ),
+    Row(
+        "s5-turns-end-with-a-dispatch",
+        "Whose turn was last is not noted, so that the first key always has the next one.",
+        code(Grants.grant, "after_keys is not None and after_keys != seen.after_keys", "False"),
+        keyed("keys, 3 requests in a batch", "S5"),
+    ),
+    Row(
+        "s5-no-turns-in-a-grant",
+        "The first key has all starts of a grant.",
+        code(plan._Planning._take_turns, "turns.append(turn)", "turns.appendleft(turn)"),
+        World(of(*(Sent(name, key=key) for name, key in ("ak", "bk", "cm")), limit=3, batch=True), 0, "S5"),
+    ),
+    Row(
+        "s5-one-turn-for-all-priorities",
+        "A start of high priority takes the turn of its key among others, which wait behind a key that had its turn.",
+        code(
+            plan._Planning._take, "self.last[rank] = request.key", "self.last.update(dict.fromkeys('012', request.key))"
+        ),
+        keyed("keys, 2 priorities", "S5"),
+    ),
     Row(
         "key-a-holder-without-its-key",
         "A plan does not count what a key holds, and starts more of it than its limit.",

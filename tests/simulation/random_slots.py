@@ -9,7 +9,7 @@ from typing import Any
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
-from tests.simulation.slots_state import PERIOD, PROCESS, SECOND, Plan, Sent
+from tests.simulation.slots_state import PERIOD, PROCESS, SECOND, KeyLimit, Plan, Sent
 from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 
 # The part of random worlds in which blocks overrun their leases, so that other callers take these over.
@@ -26,6 +26,26 @@ def random_world_with_rate(random: Random) -> SlotsWorld:
     count, seconds = random.choice(((1, 60), (3, 60), (1, 30), (6, 60)))
     rate = Rate(count, seconds, random.randint(1, min(2, count)))
     return random_world(random, rate=rate, ahead=random.choice(((0.0, 0.0), (0.0, 4.5), (-4.25, 0.0))))
+
+
+def random_world_of_keys(random: Random) -> SlotsWorld:
+    """A random world of requests with keys, whose limits change, and of children that are redriven."""
+    plan = random_plan(random)
+    keys = {each.id: random.choice(("", "k", "k", "m")) for each in plan.requests}
+    changes = random.choice(
+        ((), (KeyLimit(1),), (KeyLimit(None),), (KeyLimit(1, "k"), KeyLimit(2)), (KeyLimit(3, "k"),))
+    )
+    at = random.randint(0, len(plan.limits))
+    return SlotsWorld(
+        replace(
+            plan,
+            requests=tuple(each._replace(key=keys[each.id]) for each in plan.requests),
+            key_limit=random.choice((None, 1, 1, 2)),
+            limits=(*plan.limits[:at], *changes, *plan.limits[at:]),
+            machines=random.choice(((), (), (PROCESS,))),
+            child_redrives=random.choice((0, 1)),
+        )
+    )
 
 
 def random_world_of_targets(random: Random, **given: Any) -> SlotsWorld:

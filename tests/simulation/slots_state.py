@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -164,24 +163,6 @@ _alive: dict[Record, list[Record]] = table()
 _read: dict[Record, Process] = table()
 _versions: dict[Record, Item] = table()
 _planned: dict[tuple[Any, ...], Planned] = table()
-
-
-def limit_of_key(item: Record, key: str) -> float:
-    """The limit of a key in a process's item."""
-    limits = item.get("key_limits")
-    limit = (limits and limits["M"].get(key)) or item.get("key_limit")
-    return int(limit["N"]) if limit else math.inf
-
-
-def held_by_key(item: Record) -> Counter[str]:
-    """The weights of the requests that hold slots, by key."""
-    held: Counter[str] = Counter()
-    for holder in (each["M"] for each in item["holders"]["M"].fields.values()):
-        if holder["state"]["S"] != "LEASED":
-            held[holder["key"]["S"] if "key" in holder else ""] += (
-                int(holder["weight"]["N"]) if "weight" in holder else 1
-            )
-    return held
 
 
 def version_of(item: Record) -> Item:
@@ -426,14 +407,14 @@ class SlotsState(World):
 
     def _lines(self, process: str, waiting: Iterable[str]) -> dict[str, list[str]]:
         """The requests that fit into the limits when all slots are free: by key, in the order of their places."""
-        item, lines = self._item(process), dict[str, list[str]]()
+        item, lines = version_of(self._item(process)), dict[str, list[str]]()
         for name in sorted(waiting, key=self._place):
             key = self._sent(self._rows()[name]).key
-            if self._weight(name) <= min(int(item["slot_limit"]["N"]), limit_of_key(item, key)):
+            if self._weight(name) <= min(item.limit, item.limit_of(key)):
                 lines.setdefault(key, []).append(name)
         return lines
 
-    def _heads(self, process: str, waiting: Iterable[str], held: Mapping[str, int], known: Container[str]) -> list[str]:
+    def _heads(self, process: str, waiting: Iterable[str], held: Counter[str], known: Container[str]) -> list[str]:
         """The first known request of each key, if it fits into the key's limit.
 
         One in front of it that is not known may keep it back, unless it fits, too.
@@ -444,7 +425,7 @@ class SlotsState(World):
         heads = []
         for key, line in self._lines(process, waiting).items():
             until = next((at for at, name in enumerate(line, 1) if name in known), 0)
-            free = limit_of_key(self._item(process), key) - held.get(key, 0)
+            free = version_of(self._item(process)).limit_of(key) - held[key]
             if until and all(self._weight(name) <= free for name in line[:until]):
                 heads.append(line[until - 1])
         return heads
@@ -454,21 +435,19 @@ class SlotsState(World):
 
     def _weight(self, name: str) -> int:
         row = self._rows()[name]
-        weighs = row.get("weight") or self._item(row["process_name"]["S"]).get("default_weight")
-        return int(weighs["N"]) if weighs else 1
+        return int(row["weight"]["N"]) if "weight" in row else version_of(self._item(process_of(name))).default_weight
 
     def _unused(self, process: str) -> str:
         """A request that waits although it fits into the limits, as do all that may come before it; or "".
 
         It follows from the limits, not from the product's plan.
         """
-        item = self._item(process)
-        if item is NO_PROCESS or "rate" in item or version_of(item).paused:
+        item, waiting = version_of(self._item(process)), self._waiting(process)
+        if item.paused or item.interval:
             return ""
-        waiting = self._waiting(process)
-        heads = sorted(self._heads(process, waiting, held_by_key(item), waiting), key=self._place)
+        heads = sorted(self._heads(process, waiting, item.held_by_key, waiting), key=self._place)
         first = [name for name in heads if rank_of(self._place(name)) == rank_of(self._place(heads[0]))]
-        free = version_of(item).limit - max(version_of(item).count, version_of(item).weight)
+        free = item.limit - max(item.count, item.weight)
         return first[0] if first and max(map(self._weight, first)) <= free else ""
 
     def _behind_expired(self, name: str, planned: Planned) -> str:

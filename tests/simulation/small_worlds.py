@@ -21,7 +21,7 @@ from tests.simulation import (
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
-from tests.simulation.slots_state import Plan, Sent
+from tests.simulation.slots_state import KeyLimit, Plan, Sent
 from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
 from tests.simulation.token_world import TokenWorld
@@ -60,7 +60,11 @@ def _child(*requests: Sent, **plan: Any) -> Small:
 
 _A, _B, _C = Sent("a"), Sent("b"), Sent("c")
 _CALLER = Sent("a", caller=True)
+# Two requests of a key, and one of another key.
+_K1, _K2, _M = Sent("a", key="k"), Sent("b", key="k"), Sent("c", key="m")
+_KEYED: dict[str, Any] = {"limit": 2, "key_limit": 1}
 _DEATHS: dict[str, Any] = {"aim": "deaths", "events_lost": True, "run_seconds": (60,), "faults": 2}
+_REDRIVEN: dict[str, Any] = {"fails": 1, "child_redrives": 1, "janitor_runs": 1, "run_seconds": (300,), "aim": "ends"}
 _PUBLISHES: dict[str, Any] = {"aim": "publishing", "event_steps": True}
 _LATE: dict[str, Any] = {"aim": "late", "run_seconds": (60,), "faults": 2}
 _DENIED: dict[str, Any] = {"denials": ("starts", "reads"), "aim": "denials", "run_seconds": (60,)}
@@ -93,6 +97,7 @@ def _tokens(
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
     "audit": audited_world.random_world,
     "downstream": downstream_world.random_world,
+    "keys": random_slots.random_world_of_keys,
     "rates": random_slots.random_world_with_rate,
     "retry": retry_world.random_world,
     "slots": random_slots.random_world,
@@ -102,7 +107,7 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"audit": 1, "downstream": 1, "rates": 2, "retry": 2, "slots": 6, "targets": 4, "token": 8}
+SHARES = {"audit": 1, "downstream": 1, "keys": 2, "rates": 2, "retry": 2, "slots": 6, "targets": 4, "token": 8}
 
 SMALL: dict[str, Small] = {
     # The queue, its dispatches and its doorbells.
@@ -187,6 +192,25 @@ SMALL: dict[str, Small] = {
     "rate, 1 request and 1 lease": _slots(_A, limit=2, rate=Rate(1, 30), leases=(4,), lease_wait=200),
     "rate, 2 requests, any fault of a dispatch": _slots(
         _A, _B, limit=2, rate=Rate(1, 60), aim="dispatches", faults=1, effort=LONG
+    ),
+    # Keys.
+    "keys, 3 requests in a batch": _slots(_K1, _K2, _M, batch=True),
+    "keys, 2 priorities": _slots(
+        _K1, _K2, _M, Sent("d", "high", key="m"), batch=True, has_doorbell=False, effort=SHORT
+    ),
+    "key limit, two dispatches": _slots(_K1, _K2, **_KEYED, dispatchers=2),
+    "key limit, 2 requests in a batch, one invocation dies": _slots(
+        _K1, _K2, **_KEYED, batch=True, aim="invocations", faults=1
+    ),
+    "key limit, 3 requests in a batch": _slots(_K1, _K2, _M, **_KEYED, batch=True, effort=LONG),
+    "key limit, it goes down": _slots(_K1._replace(weight=2), limit=2, key_limit=2, limits=(KeyLimit(1),)),
+    "key limit, that of a key goes down": _slots(_K1._replace(weight=2), limit=2, limits=(KeyLimit(1, "k"),)),
+    "key limit, that of a key goes up": _slots(_K1._replace(weight=2), **_KEYED, limits=(KeyLimit(2, "k"),)),
+    "key limit, one skips": _slots(_K1, _K2._replace(skips=True, caller=True), **_KEYED, batch=True),
+    "key limit, a lease and a request without a key": _slots(_A, **_KEYED, leased=30),
+    "key limit, 1 caller of a lease": _slots(_K1, **_KEYED, leases=(0,)),
+    "key limit, a child and its request are redriven": _child(
+        _K1, **_KEYED, **_REDRIVEN, again=("a",), rests=True, effort=LONG
     ),
     # Leases.
     "2 requests, a lease expires": _slots(_A, _B, leased=30),

@@ -35,6 +35,7 @@ TARGETS = [*range(1358, 1478), 1495, 1550, 1643, 1708]
     ("kind", "seeds"),
     [
         ("downstream", range(20)),
+        ("keys", range(60)),
         ("rates", range(2000, 2060)),
         ("retry", range(50)),
         ("slots", range(100)),
