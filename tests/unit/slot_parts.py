@@ -87,8 +87,8 @@ class SlotParts:
     def execution_arn(self, execution: str) -> str:
         return execution_arn(self.workflow_arn, execution)
 
-    def dispatch(self, process: str = "p", at: float | None = None, **more: Any) -> Report:
-        return dispatch(self.tools, Bell(process, at), **more)
+    def dispatch(self, process: str = "p", at: float | None = None, passed: Any = None, **more: Any) -> Report:
+        return dispatch(self.tools, Bell(process, at, passed=passed), **more)
 
     def record(self, execution: str, outcome: str, at: float | None = None, **more: str) -> bool:
         """Record an outcome of a request of `p`. `more`: the answer of a success, code and cause of a failure."""

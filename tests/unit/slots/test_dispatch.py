@@ -14,6 +14,7 @@ from slotkeeper.slots.dispatch import MAX_EXECUTIONS, MAX_REFUSALS, MAX_ROUNDS, 
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.plan import MAX_STARTS, PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS
+from slotkeeper.slots.queued import behind_key, behind_rank
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request_table import MAX_LEAVES
 from slotkeeper.slots.starts import AGE_SECONDS
@@ -75,6 +76,35 @@ def test_a_process_in_which_nothing_can_start_costs_one_read(attributes: dict[st
     assert scene.aws.made == ["GetItem"]
 
 
+ONE = ["UpdateItem", "BatchGetItem", "StartExecution", "UpdateItem"]
+MANY = ["UpdateItem", "BatchGetItem", *["StartExecution", "UpdateItem"] * MAX_STARTS]
+
+
+@pytest.mark.parametrize(
+    ("limit", "blocked", "queued", "calls", "read"),
+    [
+        pytest.param(1, 0, 0, ["GetItem", "Query"], [26], id="an empty queue"),
+        pytest.param(1, 0, 60, ["GetItem", "Query", *ONE], [26], id="many requests"),
+        pytest.param(1, 25, 60, ["GetItem", "Query", *ONE], [26], id="some are blocked"),
+        pytest.param(1, 60, 1, ["GetItem", "Query", "Query", *ONE], [26, None], id="many are blocked"),
+        pytest.param(26, 0, 60, ["GetItem", "Query", *MANY, "GetItem", "Query", *ONE], [26, 51], id="two grants"),
+    ],
+)
+def test_the_calls_of_a_dispatch_without_keys(
+    limit: int, blocked: int, queued: int, calls: list[str], read: list[int | None], scene: QueueScene
+) -> None:
+    """`read`: the number of requests that each Query reads; None: 1 MB."""
+    scene.change(slot_limit=number(limit))
+    scene.queue(*(f"heavy-{at}" for at in range(blocked)), weight=limit + 1)
+    scene.queue(*ids(queued))
+    scene.aws.made.clear()
+    limits = list[int | None]()
+    event = "provide-client-params.dynamodb.Query"
+    scene.dynamodb.meta.events.register(event, lambda params, **_: limits.append(params.get("Limit")))
+    scene.dispatch()
+    assert (scene.aws.made, limits) == (calls, read)
+
+
 @pytest.mark.parametrize("leavers", [True, False])
 def test_a_full_or_paused_process_is_read_for_requests_that_may_have_to_leave(leavers: bool, scene: QueueScene) -> None:
     scene.hold({"p-x": running()})
@@ -102,15 +132,6 @@ def test_a_blocked_request_leaves_although_another_one_waits_behind_it(
     scene.queue("runs", "waits")
     scene.dispatch(leavers=True)
     assert scene.states == {"blocked": state, "runs": "STARTED", "waits": "QUEUED"}
-
-
-def test_blocked_requests_in_front_are_read_over(scene: QueueScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.change(default_weight=number(2))
-    scene.queue(*ids(2 * MAX_STARTS))
-    scene.queue("a", weight=1)
-    monkeypatch.setattr(plan, "MAX_READS", 1)
-    scene.dispatch()
-    assert scene.ran == ["a"]
 
 
 # Bounds
@@ -143,6 +164,68 @@ def test_rounds_are_bounded(scene: QueueScene) -> None:
     scene.hold({f"lease-{at}": leased(NOW - 60) for at in range(MAX_ROUNDS + 1)})
     scene.dispatch()
     assert (len(scene.process.holders), scene.rings) == (1, [({"process": "p", "count": 1}, 0)])
+
+
+# Keys. A round is one read here
+
+
+@pytest.fixture
+def keys(scene: QueueScene, monkeypatch: pytest.MonkeyPatch) -> QueueScene:
+    """A process in which 30 keys are at their limit, so that only others can start."""
+    monkeypatch.setattr(plan, "MAX_READS", 1)
+    scene.change(slot_limit=number(99), key_limit=number(1))
+    for key in ids(30):
+        scene.hold({f"p-{key}": running() | {"key": {"S": key}}})
+        scene.queue(f"{key}-1", f"{key}-2", key=key)
+    return scene
+
+
+def test_rings_continue_a_dispatch_until_it_has_found_the_key_that_can_start(
+    keys: QueueScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It also ends what must leave in the part that was passed, and rings for what must leave later."""
+    monkeypatch.setattr("slotkeeper.slots.dispatch.MAX_ROUNDS", 1)
+    keys.change(after_keys={"M": {"1": {"S": "015"}}})
+    keys.queue("skips", key="020", when_busy="skip")
+    keys.queue("late", key="020", start_before=SOON)
+    keys.queue("free", key="014x")
+
+    keys.dispatch(leavers=True)
+    for body, _ in (keys.rings[-1] for _ in range(20)):
+        if "count" in body:
+            keys.dispatch(at=body["at"], passed=body.get("passed"))
+
+    assert (keys.ran, keys.process.after_keys) == (["free"], {"1": "014x"})
+    assert (keys.states["skips"], keys.states["late"]) == ("SKIPPED", "QUEUED")
+    assert keys.rings[-1] == ({"process": "p", "at": NOW + 60}, 60)
+
+
+PASSED = behind_rank("0"), behind_key("1", "015")
+
+
+def test_what_came_in_a_part_that_was_passed_has_a_dispatch_of_its_own(keys: QueueScene) -> None:
+    keys.queue("skips", key="010x", when_busy="skip")
+    keys.dispatch(passed=PASSED, leavers=True)
+    assert (keys.states["skips"], keys.ran) == ("QUEUED", [])
+    keys.dispatch(leavers=True)
+    assert keys.ran == ["skips"]
+
+
+def test_after_a_request_has_left_what_it_kept_back_is_not_passed_any_more(keys: QueueScene) -> None:
+    keys.change(key_limit=number(2), key_limits={"M": dict.fromkeys(ids(30), number(1))})
+    keys.hold({"p-x": running() | {"key": {"S": "010x"}}})
+    keys.queue("heavy", key="010x", weight=2, start_before="2027-01-15T08:00:00Z")
+    keys.queue("light", key="010x")
+    keys.dispatch(passed=PASSED, leavers=True)
+    assert (keys.states["heavy"], keys.ran) == ("TOO_LATE", ["light"])
+
+
+def test_after_a_start_was_refused_its_key_is_not_passed_any_more(keys: QueueScene) -> None:
+    (refused,) = keys.queue("refused", key="010x", priority="high")
+    keys.queue("next", key="010x")
+    keys.aws.start_errors[refused] = "InvalidName"
+    keys.dispatch()
+    assert (keys.states["refused"], keys.ran) == ("REJECTED", ["next"])
 
 
 # Refused grants

@@ -1,9 +1,12 @@
-"""Who starts next: a table of examples, and any queue against an oracle that tries every number of starts."""
+"""Who starts next: tables of examples, and any queue against an oracle that looks at all of it before each start."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +17,8 @@ from slotkeeper.slots.plan import (
     Behind,
     Blocked,
     InPause,
-    Leave,
+    KeyBlocked,
+    KeyFull,
     NextRound,
     NoRoom,
     Plan,
@@ -28,15 +32,17 @@ from slotkeeper.slots.plan import (
     plan,
 )
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, HolderState, Process
-from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.queued import Queued, before_key, rank_of
 from slotkeeper.slots.rate import Rate
 
 NOW = 1_000_000
 AGE = 32
 
 
-def holder(weight: int = 1, state: HolderState = "RUNNING", since: int = NOW, until: int | None = None) -> Holder:
-    return Holder(state, since, "job", None, {}, weight=weight, until=until)
+def holder(
+    weight: int = 1, state: HolderState = "RUNNING", since: int = NOW, until: int | None = None, key: str = ""
+) -> Holder:
+    return Holder(state, since, "job", None, {}, weight=weight, until=until, key=key)
 
 
 def a_process(limit: int, *held: int, **others: object) -> Process:
@@ -47,14 +53,31 @@ def a_process(limit: int, *held: int, **others: object) -> Process:
 
 
 def a_queue(*requests: Queued | int | str) -> list[Queued]:
-    """Requests a, b, c, ... of these weights, in this order."""
+    """Requests a, b, c, ... of these weights, in this order behind the beginnings of their places."""
     names = iter("abcdefgh")
     queue = []
     for number, request in enumerate(requests):
         name = next(names)
         given = request if isinstance(request, Queued) else Queued(name, "", weight=int(request))
-        queue.append(replace(given, execution=given.execution or name, place=f"{number:04}"))
-    return queue
+        queue.append(replace(given, execution=given.execution or name, place=f"{given.place}{number:014}"))
+    return sorted(queue, key=lambda each: each.place)
+
+
+def of_keys(limit: int, held: str = "", **others: object) -> Process:
+    """A process of this limit, in which a request of each of these keys runs; "_": of none."""
+    process = a_process(limit, *[1] * len(held), **others)
+    holders = zip(process.holders, held, strict=True)
+    return replace(process, holders={name: holder(key=key.strip("_")) for name, key in holders})
+
+
+def keyed(names: str, **fields: Any) -> list[Queued]:
+    """Requests a1, b1, ... of the keys a, b, ..., and _1 of none: `a1:2` of weight 2, `!a1` of high priority."""
+    queue = []
+    for text in names.split():
+        name, _, weight = text.strip("!").partition(":")
+        begin = before_key(str(int("!" not in text)), name[0].strip("_"))
+        queue.append(Queued(name, begin, weight=int(weight or 1), **fields))
+    return a_queue(*queue)
 
 
 def skips(weight: int = 1) -> Queued:
@@ -121,6 +144,43 @@ EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
         "",
         {"a": TooManyHolders(), "b": Behind("a")},
     ),
+    "keys have turns, and those without a key too": (of_keys(9), keyed("a1 a2 a3 b1 _1 _2"), "a1b1_1a2_2a3", {}),
+    "each priority has its own turns": (
+        of_keys(3, after_keys={"0": "a", "1": "b"}),
+        keyed("!a1 !b1 a2 b2 _1"),
+        "b1a1_1",
+        {"a2": NoRoom(1, 0), "b2": Behind("a2")},
+    ),
+    "a lease belongs to no key": (
+        replace(a_process(2, key_limit=1), slots_in_use=1, holders={"l": holder(state="LEASED", until=NOW + 60)}),
+        keyed("_1"),
+        "_1",
+        {},
+    ),
+    "a key at its limit is passed": (
+        of_keys(9, "a", key_limit=2, key_limits={"b": 1}),
+        keyed("a1 a2 b1 b2 _1"),
+        "a1b1_1",
+        {"a2": KeyFull("a", 1, 0), "b2": KeyFull("b", 1, 0)},
+    ),
+    "a key's limit was lowered below what it holds": (
+        of_keys(9, "aa", key_limit=1),
+        keyed("a1 a2 b1"),
+        "b1",
+        {"a1": KeyFull("a", 1, -1), "a2": Behind("a1")},
+    ),
+    "a heavy request keeps back all of its key, of each priority": (
+        of_keys(9, "a", key_limit=3),
+        keyed("!a1:3 a2 b1"),
+        "b1",
+        {"a1": KeyFull("a", 3, 2), "a2": Behind("a1")},
+    ),
+    "a request above its key's limit is blocked alone": (
+        of_keys(9, key_limit=2),
+        keyed("a1:3 a2 b1"),
+        "a2b1",
+        {"a1": KeyBlocked("a", 3, 2)},
+    ),
 }
 
 
@@ -140,9 +200,17 @@ def test_a_start_has_the_weight_that_it_takes() -> None:
     assert planned.starts == (PlannedStart("a", 2), PlannedStart("b", 5))
 
 
-def test_a_wait_has_the_number_of_requests_that_start_before_it() -> None:
-    planned = plan(a_process(2, 2), a_queue(1, 3, 1, skips(), 1), NOW, age=AGE)
-    assert {name: wait.ahead for name, wait in planned.waits.items()} == {"a": 0, "b": None, "c": 1, "e": 2}
+def test_a_wait_has_the_numbers_of_requests_and_of_those_of_its_key_that_start_before_it() -> None:
+    queue = [*keyed("a1 a2 a3 b1 b2 c1:2"), *keyed("a0", skips=True)]
+    planned = plan(of_keys(1, "b", after_keys={"1": "a"}), queue, NOW, age=AGE)
+    assert [(name, wait.ahead, wait.ahead_of_key) for name, wait in planned.waits.items()] == [
+        ("c1", None, None),
+        ("b1", 0, 0),
+        ("a1", 1, 0),
+        ("b2", 2, 1),
+        ("a2", 3, 1),
+        ("a3", 4, 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +304,10 @@ def test_only_old_reservations_are_started_again(state: HolderState, since: int,
 RATES = st.sampled_from([None, Rate(1, 1), Rate(2, 60, 2), Rate(100, 1, 5)])
 
 
+KEYS = ["", "a", "b"]
+LIMITS = st.sampled_from([None, None, 0, 1, 2, 3])
+
+
 @st.composite
 def processes(draw: st.DrawFn) -> Process:
     weights = draw(st.lists(st.integers(1, 3), max_size=3))
@@ -246,19 +318,25 @@ def processes(draw: st.DrawFn) -> Process:
         default_weight=draw(st.integers(1, 2)),
         rate=draw(RATES),
         next_start=draw(st.integers(NOW * 1000 - 200, NOW * 1000 + 200)),
+        key_limit=draw(LIMITS),
+        key_limits=draw(st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 3), max_size=1)),
+        after_keys=draw(st.dictionaries(st.sampled_from("012"), st.sampled_from(["a", "aa", "b"]))),
     )
-    return replace(process, slots_in_use=max(0, sum(weights) + draw(st.sampled_from([0, 0, -1, 1]))))
+    holders = {name: replace(each, key=draw(st.sampled_from(KEYS))) for name, each in process.holders.items()}
+    return replace(process, holders=holders, slots_in_use=max(0, sum(weights) + draw(st.sampled_from([0, 0, -1, 1]))))
 
 
 REQUESTS = st.builds(
     Queued,
     execution=st.sampled_from(["", "", "", "h0", "h1"]),
-    place=st.just(""),
+    place=st.builds(before_key, st.sampled_from("012"), st.sampled_from(KEYS)),
     weight=st.none() | st.integers(1, 4),
     start_before=st.sampled_from([None, None, NOW - 1, NOW, NOW + 1]),
     skips=st.sampled_from([False, False, True]),
 )
-QUEUES = st.lists(REQUESTS, max_size=6).map(lambda requests: a_queue(*requests))
+QUEUES = st.lists(REQUESTS, max_size=7).map(
+    lambda requests: [*{request.execution: request for request in a_queue(*requests)}.values()]
+)
 ROUNDS = st.integers(1, 4)
 
 
@@ -274,43 +352,65 @@ def may_all_start(process: Process, weights: Sequence[int]) -> bool:
     return fits_counter and fits_holders and not process.paused and is_due
 
 
-def oracle(process: Process, queue: list[Queued], most: int) -> tuple[list[str], set[Leave]]:
-    """The largest number of requests from the front that may start together, after all have left that must."""
-    ended = {
-        q.execution: "TOO_LATE"
-        for q in queue
-        if q.execution not in process.holders and q.start_before in (NOW - 1, NOW)
-    }
-    left = [q for q in queue if q.execution not in process.holders and q.execution not in ended]
-    while True:
-        able = [q for q in left if (q.weight or process.default_weight) <= process.slot_limit]
-        fitting = [
-            n
-            for n in range(1, len(able) + 1)
-            if may_all_start(process, [q.weight or process.default_weight for q in able[:n]])
-        ]
-        front = able[: max(fitting, default=0)]
-        skipped = next((q for q in left if q.skips and q not in front), None)
-        if skipped is None:
-            return [q.execution for q in front[:most]], {Leave(name, end) for name, end in ended.items()}  # type: ignore[arg-type]
-        ended[skipped.execution] = "SKIPPED"
-        left.remove(skipped)
+def oracle(process: Process, queue: list[Queued], most: int) -> tuple[list[str], set[tuple[str, str]], dict[str, str]]:
+    """One start after the other: each time, all that wait are looked at in their turns. One that must leave is removed.
+
+    Returns the starts, the leaves, and the keys of the last turns.
+    """
+    ends = {each.execution: "TOO_LATE" for each in queue if each.start_before in (NOW - 1, NOW)}
+    out = {*ends, *process.holders}
+    waiting = [replace(q, weight=q.weight or process.default_weight) for q in queue if q.execution not in out]
+    used = Counter[str]()
+    for held in process.holders.values():
+        used[held.key] += held.weight
+    started, last, is_changed = list[Queued](), dict(process.after_keys), True
+
+    def in_turn(request: Queued) -> tuple[str, bool, str]:
+        """By priority, then the keys behind that of the last turn, then the others."""
+        key, after = request.key, last.get(rank_of(request.place), "")
+        return rank_of(request.place), (not key, key) <= (not after, after), request.place
+
+    while is_changed:
+        is_changed, passed = False, set[str]()
+        for each in sorted(waiting, key=in_turn):
+            weight, of_key = each.weight or 0, process.key_limits.get(each.key, process.key_limit)
+            limit = math.inf if of_key is None else of_key
+            if each.key in passed or weight > min(limit, process.slot_limit):
+                continue
+            has_turn = used[each.key] + weight <= limit
+            if has_turn and may_all_start(process, [*(one.weight or 0 for one in started), weight]):
+                started.append(each)
+                used[each.key] += weight
+                last[rank_of(each.place)] = each.key
+            elif each.skips:
+                ends[each.execution] = "SKIPPED"
+            elif has_turn:
+                break
+            else:
+                passed.add(each.key)
+                continue
+            waiting.remove(each)
+            is_changed = True
+            break
+    ends |= {each.execution: "SKIPPED" for each in waiting if each.skips}
+    last = {**process.after_keys, **{rank_of(each.place): each.key for each in started[:most]}}
+    leaves = {(name, end) for name, end in ends.items() if name not in process.holders}
+    return [each.execution for each in started[:most]], leaves, {rank: key for rank, key in last.items() if key}
 
 
 @given(processes(), QUEUES, ROUNDS)
 def test_any_queue_is_planned_as_by_the_oracle(process: Process, queue: list[Queued], most: int) -> None:
-    queue = list({request.execution: request for request in queue}.values())
     planned = plan(process, queue, NOW, age=AGE, most=most)
 
-    assert ([start.execution for start in planned.starts], set(planned.leaves)) == oracle(process, queue, most)
+    found = [start.execution for start in planned.starts], {*leaves(planned).items()}, planned.after_keys
+    assert found == oracle(process, queue, most)
 
 
 @given(processes(), QUEUES, ROUNDS)
 def test_every_queued_request_starts_leaves_or_has_a_reason(process: Process, queue: list[Queued], most: int) -> None:
-    queue = list({request.execution: request for request in queue}.values())
     planned = plan(process, queue, NOW, age=AGE, most=most)
 
     decided = [*planned.starts, *planned.leaves]
     assert sorted([each.execution for each in decided] + list(planned.waits)) == sorted(q.execution for q in queue)
-    in_order = [wait.ahead for wait in planned.waits.values() if wait.ahead is not None and wait.reason != Starting()]
-    assert in_order == list(range(len(in_order)))
+    ahead = [wait.ahead for wait in planned.waits.values() if wait.ahead is not None and wait.reason != Starting()]
+    assert ahead == list(range(len(ahead)))

@@ -215,7 +215,7 @@ class _Dispatch:
         requests, age = self.tools.requests, self.tools.age
         read = partial(requests.queue, seen.name, seen.slot_limit)
         planned, parts = plan_queue(read, seen, now, age=age, most=most, passed=self.passed)
-        if planned.unread or not self.leavers:
+        if not self.leavers:
             return planned
         # After the queue, so that none of these has left it. The query of the queue leaves out most that are blocked.
         parts.add(QueuePart(requests.due(seen.name, now + LOOK_AHEAD_SECONDS), "", ""))

@@ -295,8 +295,10 @@ class _Planning:
                 self.leaves.append(Leave(request.execution, "TOO_LATE"))
             elif reason := self.free.blocks(request.key, self._weight(request)):
                 self._wait(request, reason)
-            elif not self.parts.is_passed(request.place):  # what came meanwhile has a dispatch of its own
+            elif not self.parts.is_passed(request.place):
                 line.append(request)
+            elif request.start_before is not None:  # decided when it was passed; one that came later has a dispatch
+                self.times.append(request.start_before)
 
     def start(self) -> None:
         """Start what can start, until something must be read, or the process can start no more."""
@@ -375,11 +377,14 @@ class _Planning:
         return behind_key(rank, self.last.get(rank, ""))
 
     def wait(self) -> None:
-        """Let all that is left wait, in the order in which it would start."""
+        """Let all that is left wait, in the order in which it would start; while a part is unread, what was passed."""
+        passed = QueueParts(passed=self.unread)
         first_of_key: dict[str, str] = {}
         first = ""
         for request in self._left():
             reason: Reason | None
+            if self.unread and not passed.is_passed(request.place):
+                continue
             if request.key in first_of_key:
                 reason = Behind(first_of_key[request.key])
             elif reason := self.free.refuses_key(request.key, self._weight(request)):
@@ -445,8 +450,7 @@ def plan(
     planning = _Planning(process, now, most, parts)
     planning.sort(queued)
     planning.start()
-    if not planning.unread:
-        planning.wait()
+    planning.wait()
     return Plan(
         tuple(planning.starts),
         tuple(planning.leaves),
