@@ -171,15 +171,8 @@ def _rows(recorder: Recorder) -> RequestTable:
     return RequestTable(recorder, ROWS, "table")  # type: ignore[arg-type]
 
 
-def _set_key_limit(limit: int | None, key: str = "", limits: Mapping[str, Any] | None = None) -> Step:
-    """A change of the limit of a key. `limits`: the item's key_limits."""
-
-    def make(recorder: Recorder, _: Search) -> Any:
-        made = _of(Processes, recorder)
-        made._table.read = lambda _: {"process_name": {"S": "p"}} | ({"key_limits": {"M": limits}} if limits else {})
-        return made.set_key_limit("p", limit, key)
-
-    return make
+def _set_key_limit(limit: int | None, key: str = "") -> Step:
+    return lambda recorder, _: _of(Processes, recorder).set_key_limit("p", limit, key)
 
 
 class _OfRow(Recorder):
@@ -308,9 +301,8 @@ SET_KEY_LIMIT: dict[str, Step] = {
     "set the limit of each key": _set_key_limit(1),
     "remove the limit of each key": _set_key_limit(None),
     "set the limit of a key": _set_key_limit(1, "k"),
-    "set the limit of another key": _set_key_limit(1, "k", {"m": {"N": "2"}}),
     "repair the limit of each key": _repair_key_limit,
-    "remove the limit of a key": _set_key_limit(None, "k", {"k": {"N": "2"}}),
+    "remove the limit of a key": _set_key_limit(None, "k"),
 }
 
 # The writes that make the counter the sum of the weights.

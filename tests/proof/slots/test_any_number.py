@@ -100,7 +100,6 @@ CONTROLLED: dict[str, set[str]] = {
     "the workflow's ReleaseSlot": set(),
     "adopt": {EXISTS},
     "set the limit of each key": {EXISTS, "without SET key_limit = :limit"},
-    "set the limit of another key": {EXISTS, "without SET key_limits = :after", "without key_limits = :before"},
     "repair the counter": {EXISTS, "without slots_in_use = :counted"},
 }
 

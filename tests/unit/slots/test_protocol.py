@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import Item, number
-from slotkeeper.slots import processes
+from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.grants import GrantRefused
 from slotkeeper.slots.plan import PlannedStart
-from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder, MalformedProcess
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder
 from slotkeeper.slots.processes import MAX_KEY_LIMITS, Operations
 from slotkeeper.slots.rate import Rate
 from tests.simulation.account.boundary import before_write, passed_values, refuse
@@ -212,47 +211,17 @@ def test_the_limits_of_keys_are_set_one_by_one(scene: ProtocolScene) -> None:
         (1, "new", "100 keys of process 'p' have a limit of their own, which is the most. Give this key"),
     ],
 )
+@pytest.mark.parametrize("known", [MAX_KEY_LIMITS, MAX_KEY_LIMITS + 1])
 def test_a_limit_of_a_key_that_is_not_possible_is_refused(
-    limit: int | None, key: str, message: str, scene: ProtocolScene
+    limit: int | None, key: str, message: str, known: int, scene: ProtocolScene
 ) -> None:
-    scene.change(key_limits={"M": {f"{number:03}": {"N": "1"} for number in range(MAX_KEY_LIMITS)}})
-    before = scene.item
+    scene.change(key_limits={"M": {f"{number:03}": {"N": "1"} for number in range(known)}})
+    before = scene.process.key_limits
     with pytest.raises(ValueError, match=message):
         scene.processes.set_key_limit("p", limit, key)
-    assert scene.item == before
+    assert scene.process.key_limits == before
     scene.processes.set_key_limit("p", 9, "000")
     assert scene.process.limit_of("000") == 9
-
-
-def test_the_limit_of_a_key_is_not_set_in_a_map_that_is_malformed(scene: ProtocolScene) -> None:
-    scene.change(key_limits={"L": []})
-    with pytest.raises(MalformedProcess, match="key_limits must be of DynamoDB type M"):
-        scene.processes.set_key_limit("p", 1, "acme")
-
-
-@pytest.mark.parametrize("known", [{}, {"key_limits": {"M": {"b": {"N": "1"}}}}], ids=["the first", "another"])
-def test_the_limit_of_a_key_that_another_operator_sets_meanwhile_is_kept(known: Item, scene: ProtocolScene) -> None:
-    scene.change(**known)
-    before_write(scene.dynamodb, lambda _: scene.change(key_limits={"M": {"c": {"N": "2"}}}))
-    scene.processes.set_key_limit("p", 3, "acme")
-    assert scene.process.key_limits == {"c": 2, "acme": 3}
-
-
-def test_the_limit_of_a_key_makes_no_item_of_a_removed_process(scene: ProtocolScene) -> None:
-    removed = {"TableName": "slots", "Key": {"process_name": {"S": "p"}}}
-    before_write(scene.dynamodb, lambda _: scene.dynamodb.delete_item(**removed))
-    with pytest.raises(LookupError, match="process 'p' does not exist"):
-        scene.processes.set_key_limit("p", 3, "acme")
-    assert scene.item == {}
-
-
-def test_limits_of_keys_that_change_all_the_time_raise(scene: ProtocolScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_TRIES", 2)
-    changes = [{"key_limits": {"M": {"c": number(at)}}} for at in range(2)]
-    before_write(scene.dynamodb, *[lambda _, change=change: scene.change(**change) for change in changes])
-    with pytest.raises(TimeoutError, match="'p' changed during 2 writes"):
-        scene.processes.set_key_limit("p", 3, "acme")
-    assert scene.process.key_limits == {"c": 1}
 
 
 # Operators

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Item, Table
 from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import (
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 _EXISTS = "attribute_exists(process_name)"
 KEY_LIMIT_UPDATE = "SET grants = grants + :one"
+OWN_LIMIT_UPDATE = "SET grants = grants + :one, key_limits.#key = :limit"
+OWN_LIMIT_CONDITION = "attribute_exists(key_limits.#key) OR size(key_limits) < :most"
 # Each adds up to 70 bytes to the item, and so to the price of each write.
 MAX_KEY_LIMITS = 100
-MAX_TRIES = 20
 # Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
 # "Service, account, and table quotas").
 MAX_REPLACED = 50
@@ -183,43 +184,27 @@ class Processes:
 
         Raises:
             ValueError: the limit or the key is not valid, or MAX_KEY_LIMITS keys have a limit of their own.
-            MalformedProcess: `key_limits` is no map.
             LookupError: the process does not exist.
         """
         own = {key: key_limit or 0} if key else {}
         check_settings(name, 0, "unchanged", key_limit=key_limit, key_limits=own)
-        values: Item = {":one": {"N": "1"}}
+        one, limit = {":one": {"N": "1"}}, {":limit": {"N": str(key_limit)}}
         if not key:
-            if key_limit is None:
-                self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limit", values)
-            else:
-                values[":limit"] = {"N": str(key_limit)}
-                self._change_existing(name, f"{KEY_LIMIT_UPDATE}, key_limit = :limit", values)
+            changed, given = (" REMOVE key_limit", {}) if key_limit is None else (", key_limit = :limit", limit)
+            self._change_existing(name, f"{KEY_LIMIT_UPDATE}{changed}", {**one, **given})
             return
-        for _ in range(MAX_TRIES):
-            item = self._table.read(name)
-            if not item:
-                raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
-            try:
-                before = Attributes(item).map("key_limits", Attributes({})).raw
-            except MalformedAttribute as error:
-                raise MalformedProcess(str(error), name) from None
-            after = {each: limit for each, limit in before.items() if each != key}
-            if key_limit is not None:
-                after[key] = {"N": str(key_limit)}
-            if len(after) > MAX_KEY_LIMITS:
-                raise ValueError(
-                    f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
-                    "this key the limit of all keys, or remove the limit of another one"
-                )
-            given = {**values, ":after": {"M": after}}
-            unchanged = "attribute_not_exists(key_limits)"
-            if "key_limits" in item:
-                unchanged, given[":before"] = "key_limits = :before", item["key_limits"]
-            update = f"{KEY_LIMIT_UPDATE}, key_limits = :after"
-            if self._table.update(name, update, f"{_EXISTS} AND {unchanged}", given).held:
-                return
-        raise TimeoutError(f"the limits of keys of process {name!r} changed during {MAX_TRIES} writes in a row")
+        # The first key needs a map.
+        map_exists = f"{KEY_LIMIT_UPDATE}, key_limits = if_not_exists(key_limits, :none)"
+        self._change_existing(name, map_exists, {**one, ":none": {"M": {}}})
+        if key_limit is None:
+            self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limits.#key", one, {"#key": key})
+            return
+        values = {**one, **limit, ":most": {"N": str(MAX_KEY_LIMITS)}}
+        if not self._table.update(name, OWN_LIMIT_UPDATE, OWN_LIMIT_CONDITION, values, {"#key": key}).held:
+            raise ValueError(
+                f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
+                "this key the limit of all keys, or remove the limit of another one"
+            )
 
     def set_rate(self, name: str, rate: Rate | None) -> None:
         """Change how many requests and leases may start in a time; None: any number. The count begins anew.
@@ -307,8 +292,10 @@ class Processes:
                     name = item["process_name"]["S"]
                     yield MalformedProcess(f"process {name}: {error}", name)
 
-    def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
-        if not self._table.update(name, update, _EXISTS, values).held:
+    def _change_existing(
+        self, name: str, update: str, values: Mapping[str, Any] | None = None, names: Mapping[str, str] | None = None
+    ) -> None:
+        if not self._table.update(name, update, _EXISTS, values, names).held:
             raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
 
 
