@@ -119,7 +119,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make guards ONLY=f24"
-	@echo "  make bench SMALL=yes   a small run only shows that it works"
+	@echo "  make bench SMALL=yes ONLY=keys   a small run only shows that it works; one part: designs, keys"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=ring,redrive LIST=yes YES=yes   shows its cost and asks"
 	@echo "  make work BODY='{\"request_id\": \"a\", \"payload\": {...}}'   your own message, unchanged"
@@ -274,8 +274,8 @@ fuzz: setup-dev  #+ Call the handlers with many more random inputs
 	@$(PYTHON) -m pytest tests/unit/fuzz --hypothesis-profile=long
 
 .PHONY: bench
-bench: setup  #+ Compare with AWS's semaphore sample, a lock client and a counter (build/bench/)
-	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(SMALL),--small)
+bench: setup  #+ Compare with AWS's sample, a lock client and a counter; cost of keys (build/bench/)
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(SMALL),--small) $(if $(ONLY),--only=$(ONLY))
 
 ##@ Deploy
 

@@ -1,4 +1,4 @@
-"""`python -m dev.benchmarks` (`make bench`): measure Slotkeeper next to other designs, on one embedded AWS.
+"""`python -m dev.benchmarks` (`make bench`): measure Slotkeeper next to other designs, and the cost of keys.
 
 Exit codes: 0 measured; 1 it could not be measured; 2 wrong options; 130 interrupted.
 """
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dev.benchmarks import keys
 from dev.benchmarks.designs import DESIGNS, Load, Work
 from dev.benchmarks.measurement import Meter
 from dev.emulator.aws import EmbeddedAws, EngineError
@@ -44,10 +45,12 @@ Measured = Mapping[str, Sequence[Mapping[str, float]]]  # design -> figures of e
 
 @click.command()
 @click.option("--small", is_flag=True, help="One round of a few requests, which only shows that it works.")
-def main(small: bool) -> None:
+@click.option("--only", type=click.Choice(["designs", "keys"]), help="Only this part.")
+def main(small: bool, only: str | None) -> None:
     """Measure Slotkeeper, AWS's semaphore sample, a lock client and a counter: how each starts requests, and its cost.
 
-    Writes build/bench/report.md, and build/bench/report.json with the figures of each round.
+    Then, on DynamoDB Local, what keys of requests cost, and the turns that they give. Writes build/bench/report.md, and
+    build/bench/report.json with the figures of each round.
     """
     console = terminal()
     rounds = SMALL if small else FULL
@@ -55,20 +58,24 @@ def main(small: bool) -> None:
     console.print(*(f"[dim]{name:8} {escape(text)}[/]" for name, text in about.items()), sep="\n", highlight=False)
     try:
         with alone(FOLDER, [REPORT, DATA]):
-            measured = measure(rounds, console)
-            (FOLDER / DATA).write_text(json.dumps({"about": about, "rounds": measured}, indent=2) + "\n")
-            (FOLDER / REPORT).write_text(markdown(about, rows_of(measured)))
+            measured = {} if only == "keys" else measure(rounds, console)
+            tables = {"Designs": rows_of(measured)} if measured else {}
+            if only != "designs":
+                tables |= keys.measure(FOLDER / "dynamodb.log", keys.SMALL if small else keys.FULL)
+            data = {"about": about, "rounds": measured, "tables": tables}
+            (FOLDER / DATA).write_text(json.dumps(data, indent=2) + "\n")
+            (FOLDER / REPORT).write_text(markdown(about, tables))
     except (CannotContinue, EngineError, DeploymentError, LookupError, BotoCoreError, ClientError) as error:
         console.print(f"[bold red]It cannot be measured:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] All processes have ended.")
         sys.exit(130)
-    heading, *rows = rows_of(measured)
-    table = Table(*heading)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    for title, (heading, *rows) in tables.items():
+        table = Table(*heading, title=title)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     console.print(f"Written: {FOLDER}/{REPORT}, {FOLDER}/{DATA}", highlight=False)
 
 
@@ -112,12 +119,13 @@ def rows_of(measured: Measured) -> list[list[str]]:
     return rows
 
 
-def markdown(about: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(about: Mapping[str, str], tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
     """The content of report.md."""
-    heading, *others = rows
-    marks = ["---", *["---:"] * (len(heading) - 1)]
-    table = [f"| {' | '.join(row)} |" for row in (heading, marks, *others)]
-    return "\n".join(["# Measurements", "", *(f"- {name}: {text}" for name, text in about.items()), "", *table, ""])
+    lines = ["# Measurements", "", *(f"- {name}: {text}" for name, text in about.items()), ""]
+    for title, (heading, *others) in tables.items():
+        marks = ["---", *["---:"] * (len(heading) - 1)]
+        lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in (heading, marks, *others)), ""]
+    return "\n".join(lines)
 
 
 def conditions(rounds: Sequence[Load]) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dev.benchmarks import keys
 from dev.benchmarks.__main__ import rows_of
 from dev.benchmarks.designs import Span
 from dev.benchmarks.measurement import hand_offs, starts_a_second, tasks_of, write_units
@@ -76,3 +78,9 @@ def test_the_tasks_of_a_state_machine_are_those_that_call_dynamodb() -> None:
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     own, other = ([{"calls": each} for each in calls] for calls in ((1.0, 2.0, 4.0), (3.0, 4.0, 4.0)))
     assert rows_of({"own": own, "other": other}) == [["", "calls"], ["own", "2"], ["other", "4 (2 x)"]]
+
+
+def test_the_page_states_the_cost_of_keys_and_their_turns(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    for rows in keys.measure(tmp_path / "dynamodb.log", keys.SMALL).values():
+        assert [row for row in rows if f"\n| {' | '.join(row)} |\n" not in page] == []

@@ -62,7 +62,7 @@ def race(local: DynamoDbLocal) -> list[str]:
     return [str(breach) for _, breach in breaches]
 
 
-def test_s1_a_key_never_has_more_than_its_limit_by_a_grant(dynamodb_local: DynamoDbLocal) -> None:
+def test_s12_a_key_never_has_more_than_its_limit_by_a_grant(dynamodb_local: DynamoDbLocal) -> None:
     assert race(dynamodb_local) == []
 
 
