@@ -45,10 +45,10 @@ class KeyedQueue(Starts, Doorbell):
         self.started: SimpleQueue[str] = SimpleQueue()
         self.requests: dict[str, Request] = {}
         self._dynamodb, slots, self._rows = dynamodb, f"{name}-slots", f"{name}-requests"
-        stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-        for table, resource in ((self._rows, "RequestTable"), (slots, "SlotTable")):
+        stream = {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}}
+        for table, resource, more in ((self._rows, "RequestTable", {}), (slots, "SlotTable", stream)):
             shape = {each: value for each, value in _resources()[resource]["Properties"].items() if each in _SHAPE}
-            made = dynamodb.create_table(TableName=table, StreamSpecification=stream, **shape)
+            made = dynamodb.create_table(TableName=table, **shape, **more)
         self.stream: str = made["TableDescription"]["LatestStreamArn"]
         self.slots, self.outcomes = Table(dynamodb, slots, "process_name"), Outcomes(dynamodb, self._rows)
         self.processes = Processes(dynamodb, slots)
