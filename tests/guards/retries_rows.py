@@ -99,12 +99,12 @@ def takes_the_message_id(patch: Patch) -> None:
     patch.setattr(Consumer, "consume", renamed)
 
 
-RECORDED = "history = self._ledger.record(message, claim, vars(plan), failure.reason, failure.type)"
+RECORDED = "history = self.ledger.record(message, claim, vars(plan), failure.reason, failure.type)"
 RETURNED = "return self._carry_out(message, claim, plan, history, cause)"
 NOTED = """
 noted = ({"attempt": message.attempt, "at": str(claim.started_at), "error": failure.reason},)
 outcome = self._carry_out(message, claim, plan, (*claim.history, *noted), cause)
-self._ledger.record(message, claim, vars(plan), failure.reason, failure.type)
+self.ledger.record(message, claim, vars(plan), failure.reason, failure.type)
 return outcome
 """
 ANY_MINE = "(claim = :mine OR claim <> :mine)"

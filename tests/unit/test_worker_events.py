@@ -86,7 +86,7 @@ def test_a_request_that_the_worker_dead_letters_is_published(
 
 
 def test_a_dead_letter_that_was_not_sent_is_not_published(worker: WorkerFunction) -> None:
-    refuse(worker.worker._consumer._dead_letters._sqs, "SendMessage", "AccessDenied")
+    refuse(worker.worker._consumer.dead_letters.sqs, "SendMessage", "AccessDenied")
     assert worker.handle(record(EXHAUSTED)) == ["m1"]
     assert worker.bus.published == []
 

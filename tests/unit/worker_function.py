@@ -33,9 +33,9 @@ class WorkerFunction:
             self.events = self.worker._events._events
 
     def at(self, now: float) -> None:
-        for part in (self.consumer, self.consumer._deferrals, self.consumer._downstreams):
+        for part in (self.consumer, self.consumer._deferrals, self.consumer.downstreams):
             if part:
-                part._clock = lambda: now
+                part.clock = lambda: now
 
     def handle(self, *records: dict[str, Any], left: float = 120.0) -> list[str]:
         """The ids of the messages that stay on the queue."""

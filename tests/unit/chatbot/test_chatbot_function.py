@@ -45,7 +45,7 @@ class Bot:
     def __init__(self, load: Load, chat: ChatbotAccount) -> None:
         self.calls = _calls()
         self.module = load("chatbot")
-        self.module._chatbot._clock = lambda: NOW
+        self.module._chatbot.clock = lambda: NOW
         self.chat = chat
         self._invocations = 0
 

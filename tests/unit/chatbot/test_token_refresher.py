@@ -138,7 +138,7 @@ def bot(asked: Asked, load: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType
     monkeypatch.setenv("TOKEN_REFRESHER_FUNCTION", "refresher")
     monkeypatch.delenv("API_CREDENTIALS_SECRET")
     module = load("chatbot")
-    module._chatbot._clock = lambda: NOW
+    module._chatbot.clock = lambda: NOW
     return module
 
 

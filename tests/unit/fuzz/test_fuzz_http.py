@@ -64,7 +64,7 @@ class World:
 
     def chatbot(self) -> ModuleType:
         module = self.functions.load("chatbot")
-        module._chatbot._clock = lambda: float(NOW)
+        module._chatbot.clock = lambda: float(NOW)
         return module
 
     def ask(self, event: dict[str, Any], module: ModuleType | None = None) -> Ran:

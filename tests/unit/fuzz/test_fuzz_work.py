@@ -48,7 +48,7 @@ def records(draw: st.DrawFn, body: st.SearchStrategy[str] = BODIES) -> dict[str,
 
 def run(functions: Functions, sent: list[dict[str, Any]]) -> Ran:
     module = functions.load("worker")
-    module._worker._consumer._clock = lambda: NOW
+    module._worker._consumer.clock = lambda: NOW
     return functions.run(module, {"Records": sent}, invocation(seconds=120))
 
 

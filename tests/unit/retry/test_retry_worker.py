@@ -69,7 +69,7 @@ def worker(start: Callable[..., Worker]) -> Worker:
 
 
 def test_only_messages_that_must_return_are_reported(worker: Worker) -> None:
-    refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling")
+    refuse(worker.consumer.ledger._table.dynamodb, "UpdateItem", "Throttling")
     stays = worker.handle(
         work("throttled", message_id="m1"),
         work("done", message_id="m2"),
@@ -171,19 +171,19 @@ def _dead_and_expired(worker: Worker) -> None:
         (_dead, {"dies": True}, ["m1"], {}),
         (_dead_and_expired, {"dies": True}, [], {"WorkRetried": [1.0], "WorkDied": [1.0]}),
         (
-            lambda worker: refuse(worker.consumer._queue._sqs, "SendMessage", "Throttling"),
+            lambda worker: refuse(worker.consumer.queue.sqs, "SendMessage", "Throttling"),
             {"fails": "not now"},
             ["m1"],
             {"WorkLeft": [1.0]},
         ),
         (
-            lambda worker: refuse(worker.consumer._queue._scheduler, "CreateSchedule", "AccessDeniedException"),
+            lambda worker: refuse(worker.consumer.queue.scheduler, "CreateSchedule", "AccessDeniedException"),
             {"fails": "not now", "retry_after": 5000},
             [],
             {"RetryScheduleRefused": [1.0], "WorkRetried": [1.0]},
         ),
         (
-            lambda worker: refuse(worker.consumer._policy._ssm, "GetParameter", "ParameterNotFound"),
+            lambda worker: refuse(worker.consumer.policy.ssm, "GetParameter", "ParameterNotFound"),
             {"fails": "not now"},
             ["m1"],
             {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0]},

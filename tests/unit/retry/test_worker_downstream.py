@@ -75,7 +75,7 @@ def test_a_change_is_published_after_the_outcome_is_recorded(worker: Worker) -> 
     calls: list[str] = []
     for client, operation in (
         (worker.events, "events.PutEvents"),
-        (worker.consumer._ledger._table.dynamodb, "dynamodb"),
+        (worker.consumer.ledger._table.dynamodb, "dynamodb"),
     ):
         client.meta.events.register_first(f"before-call.{operation}", lambda model, **_: calls.append(model.name))
     worker.fail()
@@ -131,7 +131,7 @@ def test_an_outcome_that_cannot_be_reported_is_logged_and_counted(
     worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def perform(_request: WorkRequest, _seconds: float) -> None:
-        refuse(worker.consumer._downstreams._table._table.dynamodb, "GetItem", "ThrottlingException")
+        refuse(worker.consumer.downstreams.table._table.dynamodb, "GetItem", "ThrottlingException")
         raise Retryable("not now")
 
     worker.worker._perform = perform

@@ -65,6 +65,7 @@ class Refused:
 Reply = Answered | Refused
 
 
+@dataclass
 class Chatbot:
     """Answers signed messages through the third-party API, with the token that all instances share.
 
@@ -73,19 +74,11 @@ class Chatbot:
         clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        signing_keys: Callable[[], list[str]],
-        seen: SeenSignatures,
-        token: SharedToken,
-        api: ChatApi,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._signing_keys = signing_keys
-        self._seen = seen
-        self._token = token
-        self._api = api
-        self._clock = clock
+    signing_keys: Callable[[], list[str]]
+    seen: SeenSignatures
+    token: SharedToken
+    api: ChatApi
+    clock: Callable[[], float] = time.time
 
     def reply(self, request: SignedRequest, left: Callable[[], float]) -> Reply:
         """Handle a request. `left` returns the seconds that remain for the answer.
@@ -104,11 +97,11 @@ class Chatbot:
     def _check(self, request: SignedRequest) -> Refused | None:
         try:
             signed_at, signature = check_headers(
-                request.headers.get(TIMESTAMP_HEADER), request.headers.get(SIGNATURE_HEADER), self._clock()
+                request.headers.get(TIMESTAMP_HEADER), request.headers.get(SIGNATURE_HEADER), self.clock()
             )
             check_size(request.body)  # do not hash large bodies of unknown senders
-            verify(self._signing_keys(), signed_at, signature, request.body)
-            if not self._seen.note(signature, signed_at, request.request_id):
+            verify(self.signing_keys(), signed_at, signature, request.body)
+            if not self.seen.note(signature, signed_at, request.request_id):
                 raise SignatureRefused(
                     "ReplayedSignature", "this signature was already used: sign each request with a new timestamp"
                 )
@@ -123,14 +116,14 @@ class Chatbot:
 
     def _answer(self, message: ChatMessage, left: Callable[[], float]) -> Reply:
         def ask(token: str) -> str:
-            return self._api.answer(message, token, min(ANSWER_SECONDS, left()))
+            return self.api.answer(message, token, min(ANSWER_SECONDS, left()))
 
         def refused(status: int, code: str, reason: str, retry_after: int | None = None) -> Refused:
             return Refused(status, code, f"{reason}. {SIGN_AGAIN}", message.message_id, retry_after)
 
         try:
             # The wait for a token must leave enough time for the answer.
-            return Answered(message.message_id, self._token.call(ask, within=left() - ANSWER_SECONDS))
+            return Answered(message.message_id, self.token.call(ask, within=left() - ANSWER_SECONDS))
         except ChatApiFailed as error:
             reason = f"{error}. The API may have handled the message. To try again, sign it again."
             wait = None if error.retry_after is None else math.ceil(error.retry_after)
@@ -139,7 +132,7 @@ class Chatbot:
             return Refused(502, "ChatApiUnauthorized", str(error), message.message_id)
         except TokenRefused as error:
             until = datetime.fromtimestamp(error.until, UTC).isoformat(timespec="seconds")
-            wait = max(1, math.ceil(error.until - self._clock()))
+            wait = max(1, math.ceil(error.until - self.clock()))
             return refused(502, "TokenRefused", f"{error}; the API is not asked again before {until}", wait)
         except TokenTimeout as error:
             return refused(503, "TokenTimeout", str(error), _SOON)

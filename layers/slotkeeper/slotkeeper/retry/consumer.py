@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -120,6 +120,7 @@ class _Delivery:
     lease: float
 
 
+@dataclass
 class Consumer:
     """Handles deliveries one by one.
 
@@ -134,33 +135,21 @@ class Consumer:
         timer: monotonic seconds, for the duration of a call.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        queue: RetryQueue,
-        dead_letters: DeadLetterQueue,
-        policy: PolicyParameter | BuiltInPolicy,
-        *,
-        downstreams: Downstreams | None = None,
-        downstream: DownstreamOf = DEFAULT,
-        work_seconds: float = math.inf,
-        on_message: Callable[[Message], None] = lambda _message: None,
-        on_end: Callable[[Message, SQSRecord, Outcome], None] = lambda *_: None,
-        clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ledger = ledger
-        self._queue = queue
-        self._dead_letters = dead_letters
-        self._policy = policy
-        self._downstreams = downstreams
-        self._downstream = downstream
-        self._deferrals = Deferrals(queue)
-        self._work_seconds = work_seconds
-        self._on_message = on_message
-        self._on_end = on_end
-        self._clock = clock
-        self._timer = timer
+    ledger: Ledger
+    queue: RetryQueue
+    dead_letters: DeadLetterQueue
+    policy: PolicyParameter | BuiltInPolicy
+    _: KW_ONLY
+    downstreams: Downstreams | None = None
+    downstream: DownstreamOf = DEFAULT
+    work_seconds: float = math.inf
+    on_message: Callable[[Message], None] = lambda _message: None
+    on_end: Callable[[Message, SQSRecord, Outcome], None] = lambda *_: None
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._deferrals = Deferrals(self.queue)
 
     def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
         """Handle one delivery. `perform` may raise Retryable or Poison; any other exception is retried too.
@@ -175,16 +164,16 @@ class Consumer:
             PolicyUnavailable: the attempt failed, and no policy could be read. A later delivery decides.
             ClientError, BotoCoreError: an AWS call failed.
         """
-        now = self._clock()
+        now = self.clock()
         try:
             message = parse_message(record.body)
         except InvalidMessage as error:
-            self._dead_letters.send_invalid(record.body, record.message_id, str(error))
+            self.dead_letters.send_invalid(record.body, record.message_id, str(error))
             return WorkDeadLettered("InvalidMessage", str(error))
-        self._on_message(message)
+        self.on_message(message)
         size = len(record.body.encode())
-        if message.attempt == 1 and size > self._queue.max_request_bytes:
-            reason = f"the body has {size} bytes; a request may have at most {self._queue.max_request_bytes}"
+        if message.attempt == 1 and size > self.queue.max_request_bytes:
+            reason = f"the body has {size} bytes; a request may have at most {self.queue.max_request_bytes}"
             return self._refuse(record, message, "TooLarge", f"{reason}. Put the payload into S3 and send its key")
         not_before = _not_before(record, now)
         if not_before > now + DUE_TOLERANCE_SECONDS:
@@ -207,14 +196,14 @@ class Consumer:
             case Admission():
                 with admission:
                     outcome = self._handle(delivery, admission)
-        self._on_end(message, record, outcome)
+        self.on_end(message, record, outcome)
         return outcome
 
     def _downstream_of(self, message: Message) -> str:
         """The name of the request's downstream; empty if the worker watches none."""
-        if self._downstreams is None:
+        if self.downstreams is None:
             return ""
-        return name_of(self._downstream, WorkRequest(message.request_id, message.payload, message.attempt))
+        return name_of(self.downstream, WorkRequest(message.request_id, message.payload, message.attempt))
 
     def _ask(self, delivery: _Delivery) -> Admission | WorkDeferred | DeadLetter:
         """Ask whether the downstream may be called. A DeadLetter: the message has waited longer than any rule allows.
@@ -222,14 +211,14 @@ class Consumer:
         Raises:
             WaitsForDownstream: it may not be called now, and the message is hidden.
         """
-        if self._downstreams is None:
+        if self.downstreams is None:
             return UNWATCHED
         record, message, name, now = delivery.record, delivery.message, delivery.downstream, delivery.now
-        policy = self._policy.latest_for_downstream()
+        policy = self.policy.latest_for_downstream()
         try:
-            answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=delivery.lease)
+            answer = self.downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=delivery.lease)
             # A message that only has to be deleted or dead-lettered does not wait for the downstream.
-            if isinstance(answer, Admission) or not self._ledger.would_begin(message, now):
+            if isinstance(answer, Admission) or not self.ledger.would_begin(message, now):
                 return answer if isinstance(answer, Admission) else answer.without_work()
         except Exception:
             self._retry_soon(record)
@@ -268,14 +257,14 @@ class Consumer:
     def _claim(self, delivery: _Delivery) -> Claim:
         token, name = uuid.uuid4().hex, delivery.downstream
         try:
-            return self._ledger.claim(delivery.message, token, delivery.now, delivery.lease, name)
+            return self.ledger.claim(delivery.message, token, delivery.now, delivery.lease, name)
         except Exception:
             self._retry_soon(delivery.record)
             raise
 
     def _retry_soon(self, record: SQSRecord) -> None:
         if int(record.attributes.approximate_receive_count) <= QUICK_RETRY_RECEIVES:
-            self._queue.hide(record.receipt_handle, QUICK_RETRY_SECONDS)
+            self.queue.hide(record.receipt_handle, QUICK_RETRY_SECONDS)
 
     def _attempt(
         self, delivery: _Delivery, claim: Claimed, admission: Admission, expired: DeadLetter | None
@@ -294,7 +283,7 @@ class Consumer:
             failure = replace(DIED, counts=admission.death_counts)
         elif expired:
             error = f"{expired.code}: {expired.reason}"
-            history = self._ledger.record(message, claim, vars(expired), error, expired.code)
+            history = self.ledger.record(message, claim, vars(expired), error, expired.code)
             return self._carry_out(message, claim, expired, history)
         elif not admission.is_permitted:
             failure = NOT_PERMITTED
@@ -302,17 +291,17 @@ class Consumer:
             failure = not_started(seconds + RESERVED_SECONDS)
         else:
             request = WorkRequest(message.request_id, message.payload, message.attempt)
-            began = self._timer()
+            began = self.timer()
             try:
-                result = delivery.perform(request, min(self._work_seconds, seconds))
+                result = delivery.perform(request, min(self.work_seconds, seconds))
             except Exception as error:
                 failure = Failure.of(error)
                 # Log a traceback only for exceptions that the work did not raise deliberately.
                 cause = None if isinstance(error, Retryable | Poison) else error
-                if not admission.failed(failure, self._timer() - began):
+                if not admission.failed(failure, self.timer() - began):
                     failure = replace(failure, counts=False)
             else:
-                admission.succeeded(self._timer() - began)
+                admission.succeeded(self.timer() - began)
                 return WorkSucceeded(result, claim.started_at)
         return self._decide(delivery, claim, failure, cause)
 
@@ -326,13 +315,13 @@ class Consumer:
         message = delivery.message
         attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:
-            policy = BUILT_IN if failure.final else self._policy.latest()  # every policy dead-letters Poison
+            policy = BUILT_IN if failure.final else self.policy.latest()  # every policy dead-letters Poison
         except PolicyUnavailable:
-            self._ledger.defer(message, claim, failure.to_record(), failure.reason, failure.type)
+            self.ledger.defer(message, claim, failure.to_record(), failure.reason, failure.type)
             self._retry_soon(delivery.record)
             raise
-        plan = plan_retry(failure, attempts, policy, self._clock())
-        history = self._ledger.record(message, claim, vars(plan), failure.reason, failure.type)
+        plan = plan_retry(failure, attempts, policy, self.clock())
+        history = self.ledger.record(message, claim, vars(plan), failure.reason, failure.type)
         return self._carry_out(message, claim, plan, history, cause)
 
     def _carry_out(
@@ -347,29 +336,29 @@ class Consumer:
         if isinstance(plan, RetryAt):
             next_message = message.after(claim.started_at, counted=plan.counted)
             try:
-                delivery = self._queue.schedule(next_message, plan.when, self._clock())
+                delivery = self.queue.schedule(next_message, plan.when, self.clock())
                 return WorkRetried(delivery, reason, claim.died, cause, plan.counted)
             except TooLarge as error:
                 plan = DeadLetter("TooLarge", f"{error}, so it is not retried. The last error: {reason}")
-        self._dead_letters.send(message, claim.started_at, plan.code, plan.reason, history)
+        self.dead_letters.send(message, claim.started_at, plan.code, plan.reason, history)
         return WorkDeadLettered(plan.code, plan.reason, claim.died, cause)
 
     def _settle(
         self, message: Message, claim: Claimed, outcome: WorkSucceeded | WorkRetried | WorkDeadLettered
     ) -> None:
         if isinstance(outcome, WorkSucceeded):
-            self._ledger.settle_succeeded(message, claim, result_to_json(outcome.result))
+            self.ledger.settle_succeeded(message, claim, result_to_json(outcome.result))
             return
         # Another worker may claim the next attempt before this write: a retry may be due immediately, and an operator
         # may redrive a dead-letter message immediately. Then nothing is left to record, and the message can be deleted.
         with suppress(NextAttemptClaimed):
             if isinstance(outcome, WorkRetried):
-                self._ledger.settle_waiting(message, claim, outcome.delivery.due)
+                self.ledger.settle_waiting(message, claim, outcome.delivery.due)
             else:
-                self._ledger.settle_dead_lettered(message, claim)
+                self.ledger.settle_dead_lettered(message, claim)
 
     def _refuse(self, record: SQSRecord, message: Message, code: str, reason: str) -> WorkDeadLettered:
-        self._dead_letters.send_unworked(message, record.message_id, code, reason)
+        self.dead_letters.send_unworked(message, record.message_id, code, reason)
         return WorkDeadLettered(code, reason)
 
 

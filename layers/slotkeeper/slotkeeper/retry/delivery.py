@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,6 +97,7 @@ class PlannedDelivery:
     due: float
 
 
+@dataclass
 class RetryQueue:
     """The work queue, for sending attempts to it.
 
@@ -106,39 +107,31 @@ class RetryQueue:
         on_refused: receives the reason why Scheduler did not create a schedule.
     """
 
-    def __init__(
-        self,
-        sqs: SQSClient,
-        scheduler: EventBridgeSchedulerClient,
-        queue_url: str,
-        schedules: ScheduleTarget,
-        *,
-        max_delay: int = MAX_DELAY_SECONDS,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-        on_refused: Callable[[str], None] = lambda _reason: None,
-    ) -> None:
-        if queue_url.endswith(".fifo"):
+    sqs: SQSClient
+    scheduler: EventBridgeSchedulerClient
+    queue_url: str
+    schedules: ScheduleTarget
+    _: KW_ONLY
+    max_delay: int = MAX_DELAY_SECONDS
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    on_refused: Callable[[str], None] = lambda _reason: None
+
+    def __post_init__(self) -> None:
+        if self.queue_url.endswith(".fifo"):
             raise ValueError(
-                f"{queue_url} is a FIFO queue, whose messages cannot have their own delay (SQS API Reference, "
+                f"{self.queue_url} is a FIFO queue, whose messages cannot have their own delay (SQS API Reference, "
                 "SendMessage, DelaySeconds), so no retry could be sent. Expected a standard queue. "
                 "No message was handled"
             )
-        if not 0 <= max_delay <= MAX_DELAY_SECONDS:
+        if not 0 <= self.max_delay <= MAX_DELAY_SECONDS:
             raise ValueError(
-                f"max_delay must be 0 to {MAX_DELAY_SECONDS} seconds, which is what SQS can delay, got {max_delay}"
+                f"max_delay must be 0 to {MAX_DELAY_SECONDS} seconds, which is what SQS can delay, got {self.max_delay}"
             )
-        self._sqs = sqs
-        self._scheduler = scheduler
-        self._queue_url = queue_url
-        self._schedules = schedules
-        self._max_delay = max_delay
-        self._max_message_bytes = max_message_bytes
-        self._on_refused = on_refused
 
     @property
     def max_request_bytes(self) -> int:
         """The maximum bytes of a first attempt's body."""
-        return self._max_message_bytes - min(HEADROOM_BYTES, self._max_message_bytes // 4)
+        return self.max_message_bytes - min(HEADROOM_BYTES, self.max_message_bytes // 4)
 
     def schedule(self, message: Message, due: float, now: float) -> PlannedDelivery:
         """Send the message to the queue when it is due, or soon after. Duplicates are possible.
@@ -151,7 +144,7 @@ class RetryQueue:
             ClientError, BotoCoreError: SQS refused the message, or the answer was lost.
         """
         body = message.to_json()
-        if due - now > self._max_delay:
+        if due - now > self.max_delay:
             at = math.ceil(max(due, now + MIN_SCHEDULE_AHEAD_SECONDS) / 60) * 60
             if self._schedule(message, body, at):
                 return PlannedDelivery("schedule", at)
@@ -179,8 +172,8 @@ class RetryQueue:
     def backlog(self) -> int:
         """Return about how many messages are in the queue, hidden ones included; 0 if SQS does not answer."""
         try:
-            counts = self._sqs.get_queue_attributes(
-                QueueUrl=self._queue_url,
+            counts = self.sqs.get_queue_attributes(
+                QueueUrl=self.queue_url,
                 AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
             )["Attributes"]
         except (ClientError, BotoCoreError):
@@ -200,8 +193,8 @@ class RetryQueue:
         - The other worker dies, and the message comes back after `seconds`, which it would have waited anyway.
         """
         with suppress(ClientError, BotoCoreError):
-            self._sqs.change_message_visibility(
-                QueueUrl=self._queue_url,
+            self.sqs.change_message_visibility(
+                QueueUrl=self.queue_url,
                 ReceiptHandle=receipt_handle,
                 VisibilityTimeout=min(MAX_VISIBILITY_SECONDS, math.ceil(seconds)),
             )
@@ -217,7 +210,7 @@ class RetryQueue:
             ClientError, BotoCoreError: Scheduler did not answer.
         """
         try:
-            schedule = self._scheduler.get_schedule(**self._schedule_of(message))
+            schedule = self.scheduler.get_schedule(**self._schedule_of(message))
         except ClientError as error:
             if _code(error) != "ResourceNotFoundException":
                 raise
@@ -227,7 +220,7 @@ class RetryQueue:
     def delete_schedule(self, message: Message) -> bool:
         """Delete the schedule of the message's attempt; False if none exists. Raises as `scheduled_body` does."""
         try:
-            self._scheduler.delete_schedule(**self._schedule_of(message))
+            self.scheduler.delete_schedule(**self._schedule_of(message))
         except ClientError as error:
             if _code(error) != "ResourceNotFoundException":
                 raise
@@ -236,10 +229,10 @@ class RetryQueue:
 
     def schedule_name(self, message: Message) -> str:
         """The name of the schedule of the message's attempt, whether or not it exists."""
-        return schedule_name(message, self._schedules.queue_arn)
+        return schedule_name(message, self.schedules.queue_arn)
 
     def _schedule_of(self, message: Message) -> dict[str, str]:
-        return {"Name": self.schedule_name(message), "GroupName": self._schedules.group}
+        return {"Name": self.schedule_name(message), "GroupName": self.schedules.group}
 
     def _send(
         self,
@@ -258,13 +251,13 @@ class RetryQueue:
         if not_before is not None:
             attributes[NOT_BEFORE_ATTRIBUTE] = message_attributes.number(not_before)
         size = message_attributes.size(body, attributes)
-        if size > self._max_message_bytes:
+        if size > self.max_message_bytes:
             raise TooLarge(
                 f"the message of attempt {message.attempt} has {size} bytes with the times of the earlier attempts, "
-                f"and the queue accepts at most {self._max_message_bytes}"
+                f"and the queue accepts at most {self.max_message_bytes}"
             )
-        self._sqs.send_message(
-            QueueUrl=self._queue_url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes
+        self.sqs.send_message(
+            QueueUrl=self.queue_url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes
         )
 
     def _schedule(self, message: Message, body: str, at: int) -> bool:
@@ -274,21 +267,21 @@ class RetryQueue:
         text = body.replace("<aws.scheduler.", "\\u003caws.scheduler.")
         if len(text.encode()) > MAX_SCHEDULE_INPUT_BYTES:
             return False
-        encrypted: dict[str, Any] = {"KmsKeyArn": self._schedules.key_arn} if self._schedules.key_arn else {}
+        encrypted: dict[str, Any] = {"KmsKeyArn": self.schedules.key_arn} if self.schedules.key_arn else {}
         try:
-            self._scheduler.create_schedule(
+            self.scheduler.create_schedule(
                 **encrypted,
                 Name=self.schedule_name(message),
-                GroupName=self._schedules.group,
+                GroupName=self.schedules.group,
                 ScheduleExpression=f"at({instant(at)[:19]})",  # UTC by default
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Description=f"Attempt {message.attempt} of a request",
                 Target={
-                    "Arn": self._schedules.queue_arn,
-                    "RoleArn": self._schedules.role_arn,
+                    "Arn": self.schedules.queue_arn,
+                    "RoleArn": self.schedules.role_arn,
                     "Input": text,
-                    "DeadLetterConfig": {"Arn": self._schedules.dead_letter_queue_arn},
+                    "DeadLetterConfig": {"Arn": self.schedules.dead_letter_queue_arn},
                     "RetryPolicy": {
                         "MaximumEventAgeInSeconds": SCHEDULE_MAX_AGE_SECONDS,
                         "MaximumRetryAttempts": SCHEDULE_MAX_RETRIES,
@@ -299,7 +292,7 @@ class RetryQueue:
             if _code(error) == "ConflictException" and self._is_scheduled(message):
                 return True  # an earlier call created it: its answer was lost, or its worker died
             # Without an answer the schedule may exist. Then two messages are delivered, and one claims the attempt.
-            self._on_refused(str(error))
+            self.on_refused(str(error))
             return False
         return True
 
@@ -328,6 +321,7 @@ def schedule_name(message: Message, queue_arn: str) -> str:
     return f"{request}-{message.attempt}"
 
 
+@dataclass
 class DeadLetterQueue:
     """The queue of messages that are not retried any more. Each body can be sent to the work queue again unchanged.
 
@@ -338,23 +332,16 @@ class DeadLetterQueue:
             the worker dies before that, the next delivery does both again. It must not raise.
     """
 
-    def __init__(
-        self,
-        sqs: SQSClient,
-        queue_url: str,
-        redrivable: int = MAX_MESSAGE_BYTES,
-        on_sent: Callable[[str, Mapping[str, object]], object] = lambda *_: None,
-    ) -> None:
-        self._sqs = sqs
-        self._queue_url = queue_url
-        self._redrivable = redrivable
-        self._on_sent = on_sent
+    sqs: SQSClient
+    queue_url: str
+    redrivable: int = MAX_MESSAGE_BYTES
+    on_sent: Callable[[str, Mapping[str, object]], object] = lambda *_: None
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
         """Dead-letter a body that is not a valid message."""
         source = {"source_message_id": message_attributes.text(message_id, 100)}
         self._send(body, "InvalidMessage", reason, source, MAX_MESSAGE_BYTES)
-        self._on_sent(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
+        self.on_sent(message_id, {"code": "InvalidMessage", "reason": reason, "message_id": message_id})
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
         """Dead-letter a message that was not worked on, unchanged."""
@@ -365,7 +352,7 @@ class DeadLetterQueue:
         }
         self._send(message.source or message.to_json(), code, reason, more, MAX_MESSAGE_BYTES)
         fields = {"request_id": message.request_id, "attempt": message.attempt, "message_id": message_id}
-        self._on_sent(message_id, {**fields, "code": code, "reason": reason})
+        self.on_sent(message_id, {**fields, "code": code, "reason": reason})
 
     def send(
         self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
@@ -391,9 +378,9 @@ class DeadLetterQueue:
             "last_attempt_at": message_attributes.text(instant(after.retries[-1]), 30),
             "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
         }
-        self._send(body, code, reason, more, self._redrivable)
+        self._send(body, code, reason, more, self.redrivable)
         fields = {"request_id": message.request_id, "attempt": message.attempt, "started_at": instant(after.retries[0])}
-        self._on_sent(f"{message.request_id}/{message.attempt}", {**fields, "code": code, "reason": reason})
+        self.on_sent(f"{message.request_id}/{message.attempt}", {**fields, "code": code, "reason": reason})
 
     def _send(
         self, body: str, code: str, reason: str, more: Mapping[str, MessageAttributeValueTypeDef], largest: int
@@ -409,7 +396,7 @@ class DeadLetterQueue:
             if message_attributes.size(body, attributes) <= largest:
                 break
             attributes.pop(name, None)
-        self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body, MessageAttributes=attributes)
+        self.sqs.send_message(QueueUrl=self.queue_url, MessageBody=body, MessageAttributes=attributes)
 
 
 def _fitted(history: Sequence[Mapping[str, Any]]) -> str:

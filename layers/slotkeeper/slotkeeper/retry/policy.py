@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from math import inf
 from pathlib import Path
@@ -172,6 +172,7 @@ class PolicyUnavailable(Exception):
     """This container has not read a policy yet. The message states why the last read failed."""
 
 
+@dataclass
 class PolicyParameter:
     """The policy in a parameter, read again after KEEP_SECONDS. After a failed read the last policy stays in use.
 
@@ -184,18 +185,13 @@ class PolicyParameter:
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        ssm: SSMClient,
-        name: str,
-        *,
-        on_invalid: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ssm = ssm
-        self._name = name
-        self._on_invalid = on_invalid
-        self._clock = clock
+    ssm: SSMClient
+    name: str
+    _: KW_ONLY
+    on_invalid: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._policy: Policy | None = None
         self._unread = ""
         self._read_at = -inf
@@ -207,7 +203,7 @@ class PolicyParameter:
             PolicyUnavailable: no read has succeeded yet. The built-in policy is not used instead, because it could
                 dead-letter a request that the operator's policy would retry.
         """
-        now = self._clock()
+        now = self.clock()
         if now - self._read_at >= KEEP_SECONDS:
             self._read_at = now
             self._read()
@@ -227,7 +223,7 @@ class PolicyParameter:
 
     def _read(self) -> None:
         try:
-            self._policy = parse_policy(self._ssm.get_parameter(Name=self._name)["Parameter"]["Value"])
+            self._policy = parse_policy(self.ssm.get_parameter(Name=self.name)["Parameter"]["Value"])
         except InvalidPolicy as error:
             self._report(f"is not valid: {error}")
         except ClientError as error:
@@ -236,9 +232,9 @@ class PolicyParameter:
             self._report(f"cannot be read: {error}")
 
     def _report(self, what: str) -> None:
-        self._unread = f"retry policy: SSM parameter {self._name} {what}"
+        self._unread = f"retry policy: SSM parameter {self.name} {what}"
         follows = "the policy read before is used" if self._policy else "failed attempts wait until a policy is read"
-        self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {KEEP_SECONDS} s")
+        self.on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {KEEP_SECONDS} s")
 
 
 class BuiltInPolicy:

@@ -22,7 +22,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +159,7 @@ class DownstreamTable:
         raise TooManyWriters(f"the state of downstream {downstream!r} was changed in each of {MAX_ROUNDS} rounds")
 
 
+@dataclass
 class Admission:
     """A permitted attempt. As a context manager it gives the permit back, unless the attempt's answer was reported.
 
@@ -169,18 +170,13 @@ class Admission:
             have kept the call until the function was stopped.
     """
 
-    def __init__(
-        self,
-        settings: DownstreamSettings,
-        report: Callable[[Call | None], bool],
-        *,
-        is_permitted: bool = True,
-        death_counts: bool = True,
-    ) -> None:
-        self.is_permitted = is_permitted
-        self.death_counts = death_counts
-        self._settings = settings
-        self._reporter = report
+    settings: DownstreamSettings
+    report: Callable[[Call | None], bool]
+    _: KW_ONLY
+    is_permitted: bool = True
+    death_counts: bool = True
+
+    def __post_init__(self) -> None:
         self._is_reported = False
 
     def __enter__(self) -> Admission:
@@ -188,18 +184,18 @@ class Admission:
 
     def __exit__(self, *_: object) -> None:
         if not self._is_reported:
-            self._reporter(None)
+            self.report(None)
 
     def succeeded(self, seconds: float) -> None:
         """Report a success. `seconds`: the duration of the call."""
         self._is_reported = True
-        self._reporter(Call(Answer.SUCCEEDED, seconds))
+        self.report(Call(Answer.SUCCEEDED, seconds))
 
     def failed(self, failure: Failure, seconds: float) -> bool:
         """Report a failure; return whether it may count as one of the request's attempts."""
         self._is_reported = True
-        answer = answer_of(failure, self._settings)
-        may_count = self._reporter(Call(answer, seconds))
+        answer = answer_of(failure, self.settings)
+        may_count = self.report(Call(answer, seconds))
         return may_count or answer == Answer.UNKNOWN
 
 
@@ -243,6 +239,7 @@ class _Carried:
     at: float
 
 
+@dataclass
 class Downstreams:
     """The downstreams of one worker, whose state all containers share. Reporting to them never raises.
 
@@ -256,20 +253,14 @@ class Downstreams:
         clock: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        table: DownstreamTable,
-        *,
-        most: int,
-        on_health: Callable[[str, Health, Health, int | None], None] = lambda *_: None,
-        on_unreported: Callable[[str], None] = lambda _reason: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._table = table
-        self._most = most
-        self._on_health = on_health
-        self._on_unreported = on_unreported
-        self._clock = clock
+    table: DownstreamTable
+    _: KW_ONLY
+    most: int
+    on_health: Callable[[str, Health, Health, int | None], None] = lambda *_: None
+    on_unreported: Callable[[str], None] = lambda _reason: None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._carried: list[_Carried] = []
 
     def ask(self, name: str, policy: Policy, *, is_retry: bool, lease: float) -> Admission | Rejection:
@@ -282,8 +273,8 @@ class Downstreams:
             MalformedHealth: the downstream's state could not be read.
             ClientError, BotoCoreError: DynamoDB failed.
         """
-        settings = replace(policy.downstream_settings(name), most=self._most)
-        wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
+        settings = replace(policy.downstream_settings(name), most=self.most)
+        wanted = Permit(uuid.uuid4().hex[:12], self.clock() + lease, is_retry=is_retry)
 
         def decide(health: Health, now: float) -> tuple[Health, Permit | Refusal]:
             return rules.ask(health, settings, wanted, now)
@@ -295,11 +286,11 @@ class Downstreams:
             raise
         except TooManyWriters:
             # The others have written meanwhile. As an error this would hide the message for minutes.
-            return Rejection(name, "too many containers ask at the same time", self._clock(), MIN_PER_SECOND)
-        self._on_health(name, before, after, after.callers(settings))
+            return Rejection(name, "too many containers ask at the same time", self.clock(), MIN_PER_SECOND)
+        self.on_health(name, before, after, after.callers(settings))
         death_counts = not settings.breaker.enabled or (after.breaker.healthy and after.breaker.state == State.CLOSED)
         if isinstance(answer, Refusal):
-            most_per_second = RETURNS_PER_CONTAINER * self._most
+            most_per_second = RETURNS_PER_CONTAINER * self.most
             return Rejection(name, answer.reason, answer.not_before, answer.per_second, most_per_second, death_counts)
         return Admission(settings, partial(self._report, name, settings, answer), death_counts=death_counts)
 
@@ -313,10 +304,10 @@ class Downstreams:
             before, after, counts = self._change(name, settings, decide)
         except (ClientError, BotoCoreError, MalformedHealth, TooManyWriters) as error:
             self._carry(name, permit, call)
-            self._on_unreported(f"{type(error).__name__}: {error}")
+            self.on_unreported(f"{type(error).__name__}: {error}")
             # The downstream may be down. If the failure counted, an outage could use up a second attempt.
             return not settings.breaker.enabled
-        self._on_health(name, before, after, after.callers(settings))
+        self.on_health(name, before, after, after.callers(settings))
         return counts
 
     def _change[R](
@@ -326,18 +317,18 @@ class Downstreams:
         carried = [each for each in self._carried if each.name == name]
 
         def decide_after(health: Health) -> tuple[Health, R]:
-            now = self._clock()
+            now = self.clock()
             for each in carried:
                 call = each.call and replace(each.call, late=now - each.at)
                 health = rules.carry(health, settings, each.permit, call, now)
             return decide(health, now)
 
-        changed = self._table.change(name, decide_after)
+        changed = self.table.change(name, decide_after)
         self._carried = [each for each in self._carried if each not in carried]
         return changed
 
     def _carry(self, name: str, permit: Permit, call: Call | None) -> None:
-        now = self._clock()
+        now = self.clock()
         kept = [each for each in self._carried if each.permit.until > now]
         self._carried = [*kept, _Carried(name, permit, call, now)][-MOST_CARRIED:]
 
