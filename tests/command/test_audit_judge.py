@@ -418,6 +418,10 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
         row("x", 1, key="c", priority="high"), key_limits={"c": 1}
     ),
     "a request above the limit of its key": lambda: _keys(row("x", 1, key="a", weight=3), key_limits={"a": 2}),
+    "a light request of a key, while it is perhaps the turn of a heavy one": lambda: history(
+        [*clean().attempts[:4], attempt("long", 112, None, sent=40), attempt("late", 1000, 5, sent=100, key="a")],
+        row("x", 120, key="b", weight=2),
+    ),
     "a free slot in a process with limits of keys": lambda: _idle(processes={"sample": process(key_limit=2)}),
     "a process with a limit of keys was added after another one": lambda: _keys(
         key_limit=1, acts=[_act(300, "add", limit=3, key_limit=1)]

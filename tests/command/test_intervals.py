@@ -67,8 +67,3 @@ def test_a_head_above_the_limit_keeps_no_other_out_until_the_limit_is_raised() -
     found = turns([blocked, behind, normal], [(0, 0)], [*OPEN, (6, 5)])
     assert shown(found) == [("behind", 0, 4), ("normal", 4, 6), ("blocked", 6, 7), ("normal", 7, 9)]
     assert [turn.after_release for turn in found] == [False, False, True, False]
-
-
-def test_whose_turn_it_is_among_keys_is_not_known_so_the_heaviest_must_fit() -> None:
-    light, heavy = (Asking(key, f"1#/{key}\t1", weight, 0, 9, started=True) for key, weight in (("a", 1), ("b", 2)))
-    assert shown(turns([light, heavy], [(0, 3), (5, 2)], OPEN)) == [("a", 5, 9)]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder
-from slotkeeper.slots.queued import key_of
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.check_result import CheckResult, Found, conclude
@@ -63,18 +62,13 @@ class Turn:
 
 
 def turns(asking: Sequence[Asking], held: Steps, limits: Steps, holders: Steps = ()) -> list[Turn]:
-    """All times in which a request could have started, by time.
-
-    Of several keys it is not known here whose turn it was: each counts with the weight of the heaviest request.
+    """All times in which a request could have started, by time. All that have keys must have one weight.
 
     Args:
         held: the weight in use.
         limits: from before the first request was sent.
         holders: their number, of which a process has at most MAX_HOLDERS.
     """
-    if any(key_of(each.place) for each in asking):
-        heaviest = max(each.weight for each in asking)
-        asking = [replace(each, weight=heaviest) for each in asking]
     ends = {each.until for each in asking if each.until < math.inf}
     instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits, *holders)})
     arriving = deque(sorted(asking, key=lambda each: each.sent))
@@ -159,8 +153,9 @@ def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
     A request counts as a holder from its start until its slot was certainly free. Left out: processes with leases, or
-    with a rate or limits of keys, for which requests wait while slots are free; and times of pauses or of a limit that
-    is not known. A lease that has ended leaves no record: a time in which one may have held the slot is not decided.
+    with a rate or limits of keys, for which requests wait while slots are free, or with keys and several weights; and
+    times of pauses or of a limit that is not known. A lease that has ended leaves no record: a time in which one may
+    have held the slot is not decided.
     """
     found = Found(unknown=history.lacks(REQUESTS, "SlotTable", "AuditLogGroup"))
     idle = [(name, each) for name in history.names for each in idle_times(history, name)]
@@ -191,7 +186,10 @@ def _is_left_out(history: WorkHistory, name: str) -> bool:
     process, acts = history.processes.get(name), acts_of(history, name)
     if process is None or any(holder.is_lease for holder in process.holders.values()):
         return True
-    if KeyLimits(history, name).exist:
+    rows = history.rows_of.get(name, [])
+    weights = {history.weight(row.execution) for row in rows}
+    # Whose turn it was is not decided here, so a heavier request may have kept back the others.
+    if KeyLimits(history, name).exist or (len(weights) > 1 and any(row.key for row in rows)):
         return True
     # A rate that was removed, or may have been.
     return process.rate is not None or any(act.action in RATE_CHANGES or act.fields.get("rate") for act in acts)
