@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _EXISTS = "attribute_exists(process_name)"
 KEY_LIMIT_UPDATE = "SET grants = grants + :one"
-OWN_LIMIT_UPDATE = "SET grants = grants + :one, key_limits.#key = :limit"
 OWN_LIMIT_CONDITION = "attribute_exists(key_limits.#key) OR size(key_limits) < :most"
 # Each adds up to 70 bytes to the item, and so to the price of each write.
 MAX_KEY_LIMITS = 100
@@ -200,7 +199,8 @@ class Processes:
             self._change_existing(name, f"{KEY_LIMIT_UPDATE} REMOVE key_limits.#key", one, {"#key": key})
             return
         values = {**one, **limit, ":most": {"N": str(MAX_KEY_LIMITS)}}
-        if not self._table.update(name, OWN_LIMIT_UPDATE, OWN_LIMIT_CONDITION, values, {"#key": key}).held:
+        update = f"{KEY_LIMIT_UPDATE}, key_limits.#key = :limit"
+        if not self._table.update(name, update, OWN_LIMIT_CONDITION, values, {"#key": key}).held:
             raise ValueError(
                 f"{MAX_KEY_LIMITS} keys of process {name!r} have a limit of their own, which is the most. Give "
                 "this key the limit of all keys, or remove the limit of another one"
