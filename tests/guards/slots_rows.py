@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, processes, protocol, rate, returns
+from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, rate, returns
 from slotkeeper.slots import request as requests
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dispatch import DispatchFailed, _Dispatch
@@ -27,7 +27,7 @@ from tests.guards.rows import Row, World
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.small_worlds import SMALL
-from tests.simulation.world_runs import replaced, set_to
+from tests.simulation.world_runs import set_to
 from tests.simulation.worlds import World as Simulated
 
 Patch = pytest.MonkeyPatch
@@ -329,18 +329,6 @@ KEYS = [
         "A dispatch ignores the limit of a key.",
         set_to(Process, "limit_of", lambda *_: None),
         keyed("key limit, 2 requests in a batch, one invocation dies", "S12"),
-    ),
-    Row(
-        "s12-a-changed-limit-refuses-no-grant",
-        "A grant that was planned before the limit of a key was lowered starts more than this limit.",
-        replaced(processes, "KEY_LIMIT_UPDATE", "grants = grants + :one", "ring_at = :one"),
-        keyed("key limit, it goes down", "S12"),
-    ),
-    Row(
-        "s12-an-adoption-refuses-no-grant",
-        "The janitor adopts a child, and a grant that was planned before starts another request of its key.",
-        replaced(protocol, "ADOPT_UPDATE", ", grants = grants + :one", ", ring_at = :one"),
-        keyed("key limit, a child and its request are redriven", "S12"),
     ),
     Row(
         "s6-leases-count-as-requests-without-a-key",
