@@ -9,7 +9,7 @@ from typing import Any
 from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
-from tests.simulation.slots_state import PERIOD, PROCESS, SECOND, KeyLimit, Plan, Sent
+from tests.simulation.slots_state import PERIOD, PROCESS, SECOND, Plan, Sent
 from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 
 # The part of random worlds in which blocks overrun their leases, so that other callers take these over.
@@ -32,9 +32,7 @@ def random_world_of_keys(random: Random) -> SlotsWorld:
     """A random world of requests with keys, whose limits change, and of children that are redriven."""
     plan = random_plan(random)
     keys = {each.id: random.choice(("", "k", "k", "m")) for each in plan.requests}
-    changes = random.choice(
-        ((), (KeyLimit(1),), (KeyLimit(None),), (KeyLimit(1, "k"), KeyLimit(2)), (KeyLimit(3, "k"),))
-    )
+    changes = random.choice(((), ((1, ""),), ((None, ""),), ((1, "k"), (2, "")), ((3, "k"),)))
     at = random.randint(0, len(plan.limits))
     return SlotsWorld(
         replace(

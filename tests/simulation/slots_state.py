@@ -37,13 +37,6 @@ PERIOD, GRACE, CHECK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
 TIMEOUT = code.AGE - 2  # seconds, of the functions that dispatch
 
 
-class KeyLimit(NamedTuple):
-    """A limit of a key that an operator sets; None: none of its own. "": the limit of each key."""
-
-    limit: int | None
-    key: str = ""
-
-
 class Sent(NamedTuple):
     """A request of a plan."""
 
@@ -95,8 +88,9 @@ class Plan:
     limit: int = 1  # the first limit of the process. The second process has limit 1.
     key_limit: int | None = None  # of each key, of both processes
     default_weight: int = 1  # of both processes
-    # That an operator sets at any time, in this order. 0 pauses the process, -1 resumes it.
-    limits: tuple[int | KeyLimit, ...] = ()
+    # That an operator sets at any time, in this order. 0 pauses the process, -1 resumes it. A pair: of a key, or of
+    # each key ("").
+    limits: tuple[int | tuple[int | None, str], ...] = ()
     cancels: tuple[str, ...] = ()  # the ids of the requests that an operator cancels at any time, in this order
     frees: int = 0  # how many reservations an operator frees, at any time
     # The ids of the requests that operators redrive after they have failed, two at the same time
@@ -392,11 +386,6 @@ class SlotsState(World):
             now = self.now + min(*self.plan.ahead, 0.0)
             known = _planned[key] = plan_starts(process, queue, now, age=code.AGE)
         return known
-
-    def _weight(self, row: Record) -> int:
-        """The weight of a request, for which its row or its process states it."""
-        weighs = row.get("weight") or self._item(row["process_name"]["S"]).get("default_weight")
-        return int(weighs["N"]) if weighs else 1
 
     def _waiting(self, process: str) -> list[str]:
         """The queued requests of a process that have no holder."""

@@ -21,7 +21,7 @@ from tests.simulation import (
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
-from tests.simulation.slots_state import KeyLimit, Plan, Sent
+from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import FORBIDDEN, SlotsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
 from tests.simulation.token_world import TokenWorld
@@ -203,9 +203,9 @@ SMALL: dict[str, Small] = {
         _K1, _K2, **_KEYED, batch=True, aim="invocations", faults=1
     ),
     "key limit, 3 requests in a batch": _slots(_K1, _K2, _M, **_KEYED, batch=True, effort=LONG),
-    "key limit, it goes down": _slots(_K1._replace(weight=2), limit=2, key_limit=2, limits=(KeyLimit(1),)),
-    "key limit, that of a key goes down": _slots(_K1._replace(weight=2), limit=2, limits=(KeyLimit(1, "k"),)),
-    "key limit, that of a key goes up": _slots(_K1._replace(weight=2), **_KEYED, limits=(KeyLimit(2, "k"),)),
+    "key limit, it goes down": _slots(_K1._replace(weight=2), limit=2, key_limit=2, limits=((1, ""),)),
+    "key limit, that of a key goes down": _slots(_K1._replace(weight=2), limit=2, limits=((1, "k"),)),
+    "key limit, that of a key goes up": _slots(_K1._replace(weight=2), **_KEYED, limits=((2, "k"),)),
     "key limit, one skips": _slots(_K1, _K2._replace(skips=True, caller=True), **_KEYED, batch=True),
     "key limit, a lease and a request without a key": _slots(_A, **_KEYED, leased=30),
     "key limit, 1 caller of a lease": _slots(_K1, **_KEYED, leases=(0,)),
