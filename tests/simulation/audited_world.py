@@ -16,13 +16,23 @@ from unittest.mock import patch
 
 from botocore.exceptions import ClientError
 
+from slotkeeper.slots.process import read_process
+from slotkeeper.slots.queued import place_of
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.audit import history_reader, judge
 from slotkeeper_cli.audit.check_result import Result
 from slotkeeper_cli.audit.history_reader import read_history
-from slotkeeper_cli.audit.work_history import Attempt, AuditBounds, WorkHistory, WorkInterval, limit_steps
+from slotkeeper_cli.audit.work_history import (
+    SET_KEY_LIMIT,
+    Attempt,
+    AuditBounds,
+    KeyLimits,
+    WorkHistory,
+    WorkInterval,
+    limit_steps,
+)
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.simulation import random_slots
@@ -50,9 +60,14 @@ _LATER = 3 * _DISTURBED  # seconds after which nothing is delayed by a fault
 
 
 def random_world(random: Random) -> AuditedWorld:
-    """A random world of jobs, children and rates. No other workflow starts an execution with the name of a child."""
+    """A random world of jobs, children, keys or rates. No other workflow starts an execution of a child's name."""
     draw = random.choice(
-        (random_slots.random_world, random_slots.random_world_of_targets, random_slots.random_world_with_rate)
+        (
+            random_slots.random_world,
+            random_slots.random_world_of_targets,
+            random_slots.random_world_with_rate,
+            random_slots.random_world_of_keys,
+        )
     )
     plan = replace(draw(random).plan, namesakes=0)
     return AuditedWorld(plan, frozenset(random.sample(range(1, 300), 2)))
@@ -121,6 +136,11 @@ class AuditedWorld(SlotsWorld):
             self._write("process add", limit=limits[1])
         elif limits[0] != limits[1]:
             self._write("process set-limit", before=limits[0], after=limits[1])
+        elif (was := read_process(thaw(before))) and (now := read_process(thaw(after))).key_limit != was.key_limit:
+            self._write(SET_KEY_LIMIT, key=None, before=was.key_limit, after=now.key_limit)
+        elif changed := dict(was.key_limits.items() ^ now.key_limits.items()):
+            (key,) = changed
+            self._write(SET_KEY_LIMIT, key=key, before=was.key_limits.get(key), after=now.key_limits.get(key))
         elif before.get("paused") is not after.get("paused"):
             is_paused = after.get("paused", {"BOOL": False})["BOOL"]
             self._write("process pause" if is_paused else "process resume")
@@ -169,6 +189,10 @@ def wrong_histories(history: WorkHistory) -> Iterator[tuple[str, str, WorkHistor
     succeeded = [each for each in history.work if each.succeeded and each.ended and each.ended > each.started + 2]
     for ran in succeeded[:1]:
         yield "more at work than the limit", "limit", _with_copies(history, ran)
+        row, most = history.row(ran.execution), limit_steps(history, ran.process).most(0, history.now) or 0
+        of_key = KeyLimits(history, ran.process).of(row.key).most(0, history.now) if row else None
+        if of_key is not None and of_key <= most:
+            yield "more of a key than its limit", "keys", _with_copies(history, ran)
         again = replace(ran, started=(ran.ended or 0.0) + 5, ended=(ran.ended or 0.0) + 9)
         yield "a second run of a success", "once", replace(history, work=[*history.work, again])
     for attempt in [each for each in history.attempts if each.is_closed and each.row and not each.redriven][:1]:
@@ -207,9 +231,10 @@ def _waiting(history: WorkHistory) -> Iterator[tuple[str, str, WorkHistory]]:
         if process.paused or process.rate or process.holders or not process.slot_limit or not granted:
             continue
         last = max(granted, key=lambda each: each.granted)
-        place = "0#" + "0" * 14 + "#" + "0" * 40
+        place = place_of(0, 0, "0", last.key)
         waits = RequestRow(name, "waits", "QUEUED", "waits", 1, "high", BEGINNING, place, place, 1)
-        yield "a slot free for hours while a request waits", "free", replace(history, rows=[*history.rows, waits])
+        if not (KeyLimits(history, name).exist or any(row.key for row in own)):
+            yield "a slot free for hours while a request waits", "free", replace(history, rows=[*history.rows, waits])
         # The last grant came an hour after the end of all else.
         late = replace(last, started=history.now - 1, granted=last.granted)
         rows = [late if each is last else each for each in history.rows]

@@ -24,13 +24,14 @@ def test_random_schedules_are_not_condemned_and_what_breaks_a_guarantee_does_not
         scheduling.run(world, random)
         seen.update(world.results)
     of_schedules = {check: number for (what, check, result), number in seen.items() if not what and result == "holds"}
-    assert of_schedules.keys() == {"limit", "accounted", "once", "freed", "order", "free", "rate"}
+    assert of_schedules.keys() == {"limit", "accounted", "once", "freed", "order", "free", "rate", "keys"}
     assert {what for what, _, result in seen if what and result is Result.FAILS} == {
         "more at work than the limit",
         "a second run of a success",
         "an execution without its row",
         "a row without its execution",
         "a returned request that vanished",
+        "more of a key than its limit",
         "a slot free for hours while a request waits",
         "a request passed for hours",
     }

@@ -1,4 +1,4 @@
-"""What-if predicts what a run at another limit does: ten shapes of work, each recorded at one limit and run at another.
+"""What-if predicts what a run at another limit does: eleven shapes of work, each recorded at one limit and run at another.
 
 The real code runs on the simulated AWS, once at each limit, with the same arrivals and durations.
 """
@@ -66,6 +66,7 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "priorities": lambda: Shape(
         Plan(limit=2), 3, arrivals(70, 900, priority=lambda of: of.choice(("high", "normal", "low")))
     ),
+    "keys": lambda: Shape(Plan(limit=3, key_limit=2), 5, arrivals(70, 900, key=lambda of: of.choice("aabc"))),
     "leases": lambda: Shape(
         Plan(limit=3), 4, arrivals(60, 900), [lease(100, 1, 300), lease(100, 2, 300)], unknown="leave no record"
     ),
