@@ -9,6 +9,7 @@ import pytest
 
 from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots import dispatch, plan
 from slotkeeper.slots.dispatch import RESERVE_SECONDS, Report
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.intake import Acceptance, Accepted, Rejected, SameAgain
@@ -298,6 +299,25 @@ def test_a_ring_that_continues_a_dispatch_does_not_narrow_another_one(scene: Sta
     assert (len(scene.notes.dispatches), scene.ran) == (3, ["a"])
 
 
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_heavy_request_in_a_part_that_was_passed_still_keeps_back_its_key(
+    rounds: int, scene: StarterScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MAX_READS", 1)
+    monkeypatch.setattr(dispatch, "MAX_ROUNDS", rounds)
+    scene.change(slot_limit=number(99), key_limit=number(2))
+    scene.hold({f"p-{key}": running() | {"key": {"S": key}} for key in ("acme", *"bcdefg")})
+    scene.queue("heavy", priority="high", weight=2, key="acme")
+    for key in "bcdefg":
+        scene.queue(*(f"{key}{at}" for at in range(20)), priority="high", weight=2, key=key)
+    scene.queue("light", key="acme")
+    scene.queue("free", key="zoo")
+    scene.dispatch()
+    for at in range(9):
+        scene.ring(*(json.dumps(body) for body, _ in scene.rings[at : at + 1]))
+    assert scene.ran == ["free"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -321,6 +341,7 @@ def test_a_message_that_is_no_doorbell_is_deleted(body: str, scene: StarterScene
     [
         (Bell("p"), '{"process": "p"}'),
         (Bell("p", 1.5, 2), '{"process": "p", "at": 1.5, "count": 2}'),
+        (Bell("p", passed=("#", "1~", "a")), '{"process": "p", "passed": ["#", "1~", "a"]}'),
         # SQS takes the last character only escaped (SQS API Reference, SendMessage).
         (Bell("p", passed=("", behind_key("1", "\uffff"))), r'{"process": "p", "passed": ["", "1#/\uffff\t~"]}'),
     ],

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from slotkeeper.slots.queued import Passed
+
 # SQS API Reference, SendMessage, DelaySeconds. Standard queues alone have a delay for each message.
 MAX_DELAY_SECONDS = 900
 
@@ -25,13 +27,13 @@ class Bell:
     Attributes:
         at: for a timed ring: when its dispatch begins, in seconds since the epoch.
         count: the number of dispatches that have rung for each other before it. Such a chain should be short.
-        passed: two places of the queue: between them, the dispatch before it has found nothing that can start.
+        passed: the part of the queue in which the dispatch before it has found nothing that can start.
     """
 
     process: str
     at: float | None = None
     count: int = 0
-    passed: tuple[str, str] | None = None
+    passed: Passed | None = None
 
     def to_json(self) -> str:
         """The body of its message."""

@@ -30,13 +30,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from slotkeeper.slots.process import MAX_HOLDERS, Process
 from slotkeeper.slots.queued import (
     QUEUE_END,
     QUEUE_START,
     WHOLE,
+    Passed,
     Queued,
     QueuePart,
     QueueParts,
@@ -181,18 +182,6 @@ class Leave:
     end: Literal["SKIPPED", "TOO_LATE"]
 
 
-class Unread(NamedTuple):
-    """The part of the queue that must be read before more can be decided.
-
-    Attributes:
-        since: the place from which on nothing can start, up to `after`. By turns: it may sort behind that one.
-        after: the place behind which to read.
-    """
-
-    since: str
-    after: str
-
-
 @dataclass(frozen=True)
 class Plan:
     """The changes that a dispatch may make now.
@@ -206,7 +195,8 @@ class Plan:
         after_keys: rank of a priority -> the key of its last start, after the starts.
         look_again: when something changes without a write, in seconds since the epoch. None: nothing
             does within LOOK_AHEAD_SECONDS.
-        unread: what must be read before it is known whether more can start. None: no more can in this round.
+        unread: the part in which nothing can start, behind which must be read before it is known whether more can
+            start. None: no more can in this round.
     """
 
     starts: tuple[PlannedStart, ...]
@@ -216,7 +206,7 @@ class Plan:
     next_start: int
     after_keys: Mapping[str, str]
     look_again: float | None
-    unread: Unread | None = None
+    unread: Passed | None = None
 
 
 class _Free:
@@ -280,9 +270,9 @@ class _Planning:
         self.next_start = process.next_start
         self.after_keys = process.after_keys
         self.last = dict(process.after_keys)  # the same, also after the starts of the next round
-        self.full: set[str] = set()  # keys whose first request does not fit into their limit
+        self.full = set(parts.full_keys)  # keys whose first request does not fit into their limit
         self.refused: HoldsBack | None = None  # why the process cannot start the next request
-        self.unread: Unread | None = None
+        self.unread: Passed | None = None
         self._ahead: Counter[str | None] = Counter()  # the number of requests that wait, of each key, and None of all
 
     def sort(self, queued: Iterable[Queued]) -> None:
@@ -366,7 +356,7 @@ class _Planning:
             return True
         self.refused = self.free.refuses(1)
         if not self.refused and len(self.starts) < self.most:
-            self.unread = Unread(since, begin)
+            self.unread = (since, begin, *sorted(self.full))
         return not self.refused and not self.unread
 
     def _weight(self, request: Queued) -> int:
@@ -479,7 +469,7 @@ def plan_queue(
     *,
     age: float,
     most: int = MAX_STARTS,
-    passed: tuple[str, str] | None = None,
+    passed: Passed | None = None,
 ) -> tuple[Plan, QueueParts]:
     """Plan with a queue of which as much is read as must be, and at most MAX_READS parts.
 
@@ -498,5 +488,5 @@ def plan_queue(
         planned = plan(process, parts.requests, now, age=age, most=most, parts=parts)
         if planned.unread is None:
             break
-        after, number = planned.unread.after, reserved + max(KEY_READ, 1 + min(most, process.room))
+        after, number = planned.unread[1], reserved + max(KEY_READ, 1 + min(most, process.room))
     return planned, parts

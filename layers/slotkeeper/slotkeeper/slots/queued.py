@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 _KEYED, _KEY_END = "/", "\t"  # "/" sorts before the digits of a time
 _BEHIND = "~"  # behind each digit, "#" and tab
+# Two places: from the first one to the second, by turns, nothing can start, nor in higher priorities. The second one
+# may sort before the first one. Then the keys whose first request is in that part and does not fit into their limit.
+type Passed = tuple[str, str, *tuple[str, ...]]
 # Before and behind each place.
 QUEUE_START, QUEUE_END = "#", _BEHIND
 
@@ -111,15 +114,16 @@ class QueueParts:
 
     Args:
         known: each may overlap others.
-        passed: two places, between which nothing can start, by turns: the second one may sort before the first one.
+        passed: the part in which nothing can start, if that is known of one.
     """
 
-    def __init__(self, known: Sequence[QueuePart] = (), passed: tuple[str, str] | None = None) -> None:
+    def __init__(self, known: Sequence[QueuePart] = (), passed: Passed | None = None) -> None:
         self.found: dict[str, Queued] = {}
         # Of each part, in their order. No two of them meet.
         self._begins: list[str] = []
         self._ends: list[str] = []
-        self._passed = _by_turns(*passed) if passed else []
+        self._passed = _by_turns(*passed[:2]) if passed else []
+        self.full_keys = passed[2:] if passed else ()
         for part in [*known, *(QueuePart((), *each) for each in self._passed)]:
             self.add(part)
 

@@ -198,7 +198,7 @@ def parse_bell(body: str) -> Bell:
             str(fields["process"]),
             None if at is None else float(at),
             int(fields.get("count", 0)),
-            None if passed is None else (str(passed[0]), str(passed[1])),
+            None if passed is None else (str(passed[0]), str(passed[1]), *map(str, passed[2:])),
         )
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise ValueError(f'must be {{"process": NAME}}, got {body[:200]!r}') from error
