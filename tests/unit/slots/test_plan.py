@@ -334,8 +334,8 @@ REQUESTS = st.builds(
     start_before=st.sampled_from([None, None, NOW - 1, NOW, NOW + 1]),
     skips=st.sampled_from([False, False, True]),
 )
-QUEUES = st.lists(REQUESTS, max_size=7).map(
-    lambda requests: [*{request.execution: request for request in a_queue(*requests)}.values()]
+QUEUES = st.lists(REQUESTS, max_size=7, unique_by=lambda each: each.execution or object()).map(
+    lambda requests: a_queue(*requests)
 )
 ROUNDS = st.integers(1, 4)
 

@@ -162,9 +162,22 @@ def test_a_rate_names_its_time_although_the_request_that_is_next_was_not_read() 
     assert (planned.look_again, read.reads) == (NOW + 5, [MAX_STARTS + 1])
 
 
-def test_a_lower_priority_waits_until_the_higher_ones_are_known() -> None:
-    high, low = QueuePart((), QUEUE_START, "0~"), QueuePart([Queued("low", place_of(2, 0, ""))], "2#", QUEUE_END)
-    for known in ([high, low], [high]):
-        parts = QueueParts(known)
-        planned = plan(of_keys(9), parts.requests, NOW, age=AGE, parts=parts)
-        assert (planned.starts, planned.unread) == ((), (QUEUE_START, "0~"))
+HIGH, LOW = QueuePart((), QUEUE_START, "0~"), QueuePart([Queued("low", place_of(2, 0, ""))], "2#", QUEUE_END)
+HEAVY, NEXT = keyed("a1:9 b1")
+
+
+@pytest.mark.parametrize(
+    ("known", "unread"),
+    [
+        ([HIGH, LOW], (QUEUE_START, "0~")),
+        ([HIGH], (QUEUE_START, "0~")),
+        ([QueuePart([HEAVY], QUEUE_START, HEAVY.place), QueuePart([NEXT], "1#/b", QUEUE_END)], ("1~", HEAVY.place)),
+    ],
+    ids=["a higher priority", "lower ones", "behind one of the first key that is blocked"],
+)
+def test_nothing_starts_while_what_comes_before_it_may_be_unread(
+    known: list[QueuePart], unread: tuple[str, str]
+) -> None:
+    parts = QueueParts(known)
+    planned = plan(of_keys(8), parts.requests, NOW, age=AGE, parts=parts)
+    assert (planned.starts, planned.unread) == ((), unread)
