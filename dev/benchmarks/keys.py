@@ -87,16 +87,16 @@ def _costs(local: DynamoDbLocal, keys: int, each: int) -> Iterator[Row]:
     if each == 1 or not keys:
         return
     # Of the key whose turn was last, so that all others are looked at before it.
-    (last,) = queue.slots.read(PROCESS)["after_keys"]["M"].values()
-    others = [name for name in names if name != last["S"]]
-    held = others if keys <= MAX_HOLDERS - MAX_STARTS else []  # more than that cannot hold a slot
+    (last,) = (each["S"] for each in queue.slots.read(PROCESS)["after_keys"]["M"].values())
+    held = [name for name in names if name != last] if keys <= MAX_HOLDERS - MAX_STARTS else []
     queue.hold(held)
     queue.processes.set_limit(PROCESS, len(held) + MAX_STARTS)
     queue.processes.set_key_limit(PROCESS, 1 if held else 0)
-    queue.processes.set_key_limit(PROCESS, MAX_STARTS, last["S"])
-    yield dispatches(TITLES[2])
-    queue.hold(held)
-    queue.processes.set_key_limit(PROCESS, 0, last["S"])
+    if held:
+        queue.processes.set_key_limit(PROCESS, MAX_STARTS, last)
+        yield dispatches(TITLES[2])
+        queue.hold(held)
+        queue.processes.set_key_limit(PROCESS, 0, last)
     yield dispatches(TITLES[3])
 
 
