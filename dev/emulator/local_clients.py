@@ -24,7 +24,6 @@ def local_client(
     connections: int = 50,
     attempts: int = 1,
     read_timeout: float = 60,
-    settings: Config | None = None,
 ) -> Any:
     """A client of `service` at `endpoint`, with dummy keys.
 
@@ -32,7 +31,6 @@ def local_client(
         connections: the number of simultaneous calls.
         attempts: calls, retries included; with 1 a test sees every failure.
         read_timeout: seconds.
-        settings: override these, or add to them.
     """
     # boto3's default session is shared, and remembers profiles.
     core = botocore.session.Session(session_vars=_NO_USER_SETTINGS)
@@ -46,4 +44,4 @@ def local_client(
         proxies={},
     )
     make: Any = session.client  # its stubs want the service's name as a literal
-    return make(service, endpoint_url=endpoint, config=config.merge(settings) if settings else config)
+    return make(service, endpoint_url=endpoint, config=config)

@@ -46,7 +46,6 @@ class DeployedChatbot:
     def reset(self) -> None:
         """Restore a working API with correct credentials, without a refusal or a lock. Containers keep their token."""
         self.service.end_outage()
-        self.service.forbidden.clear()
         self.service.auth_latency = self.service.answer_latency = 0.0
         self.put_credentials(self.service.client_secret)
         self._dynamodb.update_item(
@@ -89,10 +88,10 @@ class DeployedChatbot:
     def say(self, text: str = "hello") -> Reply:
         return self.post(self.message(text))
 
-    def say_simultaneously(self, count: int, text: str = "hello") -> list[Reply]:
+    def say_simultaneously(self, count: int) -> list[Reply]:
         """Send `count` messages simultaneously."""
         with ThreadPoolExecutor(count) as senders:
-            return list(senders.map(lambda _: self.say(text), range(count)))
+            return list(senders.map(lambda _: self.say(), range(count)))
 
     def warm(self, containers: int) -> None:
         """Start this number of containers by simultaneous messages."""

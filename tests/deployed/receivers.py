@@ -9,7 +9,6 @@ from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
-from slotkeeper.events import SOURCE
 from tests.deployed.deployed_stack import created
 from tests.simulation.account.completion_events import checked
 from tests.waiting import wait_until
@@ -50,10 +49,9 @@ def subscribed(aws: EmbeddedAws, name: str) -> Inbox:
     return Inbox(sqs, url, lambda body: json.loads(body["Message"]))
 
 
-def consumer(aws: EmbeddedAws, name: str = "producer", source: str = SOURCE) -> Inbox:
-    """Deploy docs/completion-events.yaml for the events of this source."""
-    template = TEMPLATE.read_text().replace("source: [slotkeeper]", f"source: [{source}]")
-    url = created(aws, name, template, SlotkeeperStack=STACK_NAME)["EventQueueUrl"]
+def consumer(aws: EmbeddedAws) -> Inbox:
+    """Deploy docs/completion-events.yaml."""
+    url = created(aws, "producer", TEMPLATE.read_text(), SlotkeeperStack=STACK_NAME)["EventQueueUrl"]
     return Inbox(aws.client("sqs"), url, _event)
 
 
