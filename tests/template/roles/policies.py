@@ -64,17 +64,13 @@ def matches(pattern: str, arn: str) -> bool:
     return len(ours) == len(theirs) and all(map(fnmatchcase, theirs, ours))
 
 
-def grants(stack: Stack, role: str, *, of_work: bool = False) -> list[Grant]:
-    """Every action on every resource, one grant each.
-
-    Args:
-        of_work: return the grants of WORK_POLICY, and otherwise all others.
-    """
+def grants(stack: Stack, role: str) -> list[Grant]:
+    """Every action on every resource, one grant each, but for those of WORK_POLICY."""
     properties = stack.properties(role)
     assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy grants more than the calls need"
     granted = []
     for policy in properties.get("Policies", []):
-        if of_work != (role == "WorkerRole" and policy["PolicyName"] == WORK_POLICY):
+        if role == "WorkerRole" and policy["PolicyName"] == WORK_POLICY:
             continue
         for statement in policy["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow", statement
