@@ -148,6 +148,16 @@ def edit(operator: Operator, path: str, value: dict[str, Any] | None, process: s
     operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=item)
 
 
+def set_in_row(operator: Operator, execution: str, process: str = "sample", **values: dict[str, str]) -> None:
+    """Replace attributes of a request's row, each given in DynamoDB's format."""
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["RequestTableName"],
+        Key={"process_name": {"S": process}, "execution": {"S": execution}},
+        UpdateExpression="SET " + ", ".join(f"{name} = :{name}" for name in values),
+        ExpressionAttributeValues={f":{name}": value for name, value in values.items()},
+    )
+
+
 def add_malformed(operator: Operator, name: str = "odd") -> None:
     """Add a process whose limit is a text."""
     operator.processes.create(name, 3, "sample-job")

@@ -10,7 +10,7 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper.slots.targets import execution_arn
-from tests.command.account_contents import edit, fail, job_run, send_dead_letter, succeed
+from tests.command.account_contents import edit, fail, job_run, send_dead_letter, set_in_row, succeed
 from tests.command.operator_account import NOW, Operator
 from tests.command.situations import Names, Situation
 
@@ -70,13 +70,7 @@ def _malformed(operator: Operator) -> Names:
 
 
 def _malformed_row(operator: Operator) -> None:
-    key = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("b")}}
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["RequestTableName"],
-        Key=key,
-        UpdateExpression="SET sent = :text",
-        ExpressionAttributeValues={":text": {"S": "yesterday"}},
-    )
+    set_in_row(operator, operator.wait("b"), sent={"S": "yesterday"})
 
 
 def _without_process(operator: Operator) -> None:

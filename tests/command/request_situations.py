@@ -9,7 +9,7 @@ from typing import Any
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_table import Leaving
 from slotkeeper_cli.requests import FailureGroup
-from tests.command.account_contents import edit, fail, fail_held, job_run, succeed
+from tests.command.account_contents import edit, fail, fail_held, job_run, set_in_row, succeed
 from tests.command.operator_account import NOW, Operator
 from tests.command.situations import Names, Situation
 
@@ -139,10 +139,7 @@ def _failed_of_leases(operator: Operator) -> None:
 
 def _malformed_row(operator: Operator) -> None:
     fail(operator, "a")
-    key = {"process_name": {"S": "sample"}, "execution": {"S": fail(operator, "b")}}
-    table = {"TableName": operator.outputs["RequestTableName"], "Key": key}
-    values: Any = {":text": {"S": "yesterday"}}
-    operator.dynamodb.update_item(**table, UpdateExpression="SET sent = :text", ExpressionAttributeValues=values)
+    set_in_row(operator, fail(operator, "b"), sent={"S": "yesterday"})
 
 
 def _discarded(operator: Operator) -> None:
@@ -202,11 +199,9 @@ _CANCEL = {
         _one_runs_three_wait,
         ("request cancel b {d} --yes", 0, "cancelled: b (sample)\n", "cancelled: d (sample)\n", "2 requests cancelled"),
         (
-            *(
-                "request cancel b c",
-                6,
-                "Cancel 2 queued requests (b, c), so that they never start, and their callers",
-            ),
+            "request cancel b c",
+            6,
+            "Cancel 2 queued requests (b, c), so that they never start, and their callers",
             "give --yes to confirm",
         ),
         (
@@ -215,12 +210,10 @@ _CANCEL = {
         ),
         ("request cancel a --yes", 3, "nothing was cancelled:", f"left: a: {_SINCE}"),
         (
-            *(
-                "request cancel a b --stop",
-                6,
-                "Cancel 1 queued request (b),",
-                "Stop a, running since 2026-09-21 14:13:20",
-            ),
+            "request cancel a b --stop",
+            6,
+            "Cancel 1 queued request (b),",
+            "Stop a, running since 2026-09-21 14:13:20",
             " UTC, and its Glue run, so that its work is lost,",
         ),
         (
@@ -244,12 +237,11 @@ _CANCEL = {
     **_answers(
         _queued_in_two_processes,
         (
-            *(
-                "request cancel a --yes",
-                3,
-                "several requests have the id a: give --process, or the name of an execution.",
-            ),
-            *("{there} (other)", "{here}"),
+            "request cancel a --yes",
+            3,
+            "several requests have the id a: give --process, or the name of an execution.",
+            "{there} (other)",
+            "{here}",
         ),
         ("request cancel a --process other --yes", 0, "cancelled: a (other)\n", {"never": ("sample",)}),
     ),
@@ -360,12 +352,10 @@ _FAILED = {
             *("sent must be", {"shows": {"failures": 1, "not_read.0.source": "RequestTable"}}),
         ),
         (
-            *(
-                "failed redrive --process sample --yes",
-                0,
-                "redriven: a (sample) as sample-",
-                "1 request redriven, 0 left.",
-            ),
+            "failed redrive --process sample --yes",
+            0,
+            "redriven: a (sample) as sample-",
+            "1 request redriven, 0 left.",
             "Not read: RequestTable: 1 row is malformed",
         ),
     ),

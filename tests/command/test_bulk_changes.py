@@ -18,7 +18,7 @@ from slotkeeper_cli import failures, requeueing
 from slotkeeper_cli.commands.cancel_request import Cancelling
 from slotkeeper_cli.requests import alike
 from slotkeeper_cli.requeueing import READS, RowChange
-from tests.command.account_contents import fail
+from tests.command.account_contents import fail, set_in_row
 from tests.command.operator_account import Operator, StubbedCalls
 from tests.module_time import replace_time
 from tests.simulation.account.boundary import refuse
@@ -72,13 +72,7 @@ def _after(number: int, answer: Any) -> StubbedCalls:
 
 
 def test_a_queued_request_that_could_not_be_read_is_not_taken_for_cancelled(operator: Operator) -> None:
-    row = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("odd")}}
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["RequestTableName"],
-        Key=row,
-        UpdateExpression="SET weight = :text",
-        ExpressionAttributeValues={":text": {"S": "heavy"}},
-    )
+    set_in_row(operator, operator.wait("odd"), weight={"S": "heavy"})
     none = operator.run(*CANCEL)
     assert (none.exit_code, "no such request of sample is queued in what could be read" in none.stderr) == (4, True)
     operator.wait("a")

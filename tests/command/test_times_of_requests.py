@@ -11,7 +11,7 @@ from typer import BadParameter
 
 from slotkeeper_cli.look.pages import when
 from slotkeeper_cli.periods import period, start_time
-from tests.command.account_contents import waiting
+from tests.command.account_contents import set_in_row, waiting
 from tests.command.operator_account import Operator
 
 FUTURE, PAST = "2099-11-28T08:00:00+01:00", "2020-11-28T08:00:00+01:00"
@@ -96,15 +96,8 @@ def test_a_row_whose_time_is_no_date_does_not_end_an_answer(
 ) -> None:
     monkeypatch.setenv("TZ", zone_name)
     time.tzset()
-    key = {"process_name": {"S": "sample"}, "execution": {"S": operator.wait("a")}}
-    for name in ("sent", "start_before"):
-        operator.dynamodb.update_item(
-            TableName=operator.outputs["RequestTableName"],
-            Key=key,
-            UpdateExpression="SET #name = :milliseconds",
-            ExpressionAttributeNames={"#name": name},
-            ExpressionAttributeValues={":milliseconds": {"N": "1790000000000000"}},
-        )
+    milliseconds = {"N": "1790000000000000"}
+    set_in_row(operator, operator.wait("a"), sent=milliseconds, start_before=milliseconds)
     for command in ("explain a", "request list sample", "status", "status sample", "explain --process sample"):
         assert operator.run(*command.split()).exit_code == 0
     assert "9999-12-" in operator.run("explain", "a").stdout

@@ -75,6 +75,17 @@ class Refreshes:
         self._gate.open()
 
 
+def before_each_read(patch: pytest.MonkeyPatch, *steps: Callable[[], Any]) -> None:
+    """Take a step before each read of a refresh."""
+    read, following = status.read_status, iter(steps)
+
+    def read_after_step(*arguments: Any) -> Any:
+        next(following)()
+        return read(*arguments)
+
+    patch.setattr(status, "read_status", read_after_step)
+
+
 def at(refresh: int) -> str:
     """The time of a refresh as the command prints it; the first has the number 0."""
     return local_time(START + 60 * refresh)
@@ -123,19 +134,14 @@ def test_a_failed_refresh_keeps_the_data_under_their_own_time_with_the_error(ope
 def test_after_a_failure_the_configuration_is_read_again(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator whose credentials have expired signs in, in another terminal."""
     sessions: list[Any] = []
-    steps = iter([nothing, nothing, EXPIRED, nothing, fails(KeyboardInterrupt())])
-    connect, read = stack_connection.StackConnection, status.read_status
+    connect = stack_connection.StackConnection
 
     def connect_and_note(*arguments: Any) -> Any:
         sessions.append(arguments)
         return connect(*arguments)
 
-    def read_after_step(*arguments: Any) -> Any:
-        next(steps)()
-        return read(*arguments)
-
     monkeypatch.setattr(stack_connection, "StackConnection", connect_and_note)
-    monkeypatch.setattr(status, "read_status", read_after_step)
+    before_each_read(monkeypatch, nothing, nothing, EXPIRED, nothing, fails(KeyboardInterrupt()))
 
     ended = operator.run(*QUICK)
 
@@ -152,13 +158,7 @@ def test_the_failures_of_a_day_are_not_read_by_each_refresh(
     def note(asked: dict[str, Any]) -> None:
         scanned[asked.get("IndexName", "")] += 1
 
-    steps, read = iter([nothing, nothing, nothing, fails(KeyboardInterrupt())]), status.read_status
-
-    def read_after_step(*arguments: Any) -> Any:
-        next(steps)()
-        return read(*arguments)
-
-    monkeypatch.setattr(status, "read_status", read_after_step)
+    before_each_read(monkeypatch, nothing, nothing, nothing, fails(KeyboardInterrupt()))
     with StubbedCalls("dynamodb", {"Scan": note}):
         operator.run(*QUICK)
     assert (scanned["failed"], scanned["place"] >= 3) == (1, True)
