@@ -58,13 +58,13 @@ def slots(limit: int, watch: str, faults: float, seed: int, **given: Any) -> Non
     parameters = slot_load.Parameters(limit=limit, **of_requests)
     others = {name for name, is_set in _kinds(parameters, faults).items() if is_set}
     if len(others) > 1:
-        raise _refused(f"they do not go together: {', '.join(sorted(others))}")
+        raise click.UsageError(f"they do not go together: {', '.join(sorted(others))}.")
     if parameters.priorities and (parameters.requests < MIN_REQUESTS or limit < MIN_LIMIT):
         text = f"priorities need at least {MIN_REQUESTS} requests, so that every kind is sent, and {MIN_LIMIT} slots"
-        raise _refused(f"{text}, so that a heavy request leaves one")
+        raise click.UsageError(f"{text}, so that a heavy request leaves one.")
     if faults:
         if limit > MOST_WITH_FAULTS:
-            raise _refused(f"with faults there are at most {MOST_WITH_FAULTS} slots")
+            raise click.UsageError(f"with faults there are at most {MOST_WITH_FAULTS} slots.")
         with_faults = fault_run.Parameters(faults, seed, limit)
         carry_out(fault_run.SCENARIO, lambda aws, run: fault_run.measure(aws, with_faults, run), watch=watch == "yes")
     scenario = slot_load.scenario(parameters)
@@ -82,10 +82,6 @@ def _kinds(parameters: slot_load.Parameters, faults: float) -> dict[str, bool]:
     }
 
 
-def _refused(text: str) -> click.UsageError:
-    return click.UsageError(f"{text}.")
-
-
 @main.command("token")
 @option("--messages", click.IntRange(1, 2000), 200, "Number of messages")
 @option("--senders", click.IntRange(1, 100), 50, "Concurrent senders. Each uses a container of the chatbot, of 80 MB")
@@ -97,7 +93,7 @@ def token(messages: int, senders: int, invalidations: int, auth_latency: float) 
     The third-party API is simulated on 127.0.0.1, and accepts one token at a time. Writes build/run-chatbot.
     """
     if invalidations >= messages:
-        raise _refused(f"{invalidations} invalidations: each needs a message that meets it, of {messages}")
+        raise click.UsageError(f"{invalidations} invalidations: each needs a message that meets it, of {messages}.")
     parameters = token_load.Parameters(messages, senders, invalidations, auth_latency)
     with ChatService(auth_latency=auth_latency, answer_latency=ANSWER_LATENCY) as service:
         carry_out(

@@ -213,5 +213,5 @@ def test_each_end_has_its_event_each_failure_its_notification_each_caller_its_an
     ],
 )
 def test_without_faults_a_caller_has_the_output_of_its_requests_work(caller: Answered, is_right: bool) -> None:
-    received = _received(callers=[caller]).with_outputs({ONE.execution: {"days": 1}})
+    received = replace(_received(callers=[caller]), outputs={ONE.execution: {"days": 1}})
     assert (all_was_published(history([ONE, TWO]), (), received).result is Result.HOLDS) is is_right

@@ -196,7 +196,7 @@ class FaultPlayer:
             case "containers killed":
                 self._kill(drawn.choice(KILLED_IN))
             case "abort":
-                self._pick(kind, drawn, stack.running(), stack.stepfunctions.stop_execution)
+                self._pick(kind, drawn, stack.listed("RUNNING"), stack.stepfunctions.stop_execution)
             case "redriven":
                 closed = [name for each in ("FAILED", "ABORTED", "TIMED_OUT") for name in stack.listed(each)[:10]]
                 self._pick(kind, drawn, closed, stack.stepfunctions.redrive_execution)

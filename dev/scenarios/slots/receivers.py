@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,6 @@ class Received:
     notified: frozenset[Attempt] = frozenset()
     callers: Sequence[Answered] = ()
     outputs: Mapping[str, Any] | None = None
-
-    def with_outputs(self, outputs: Mapping[str, Any]) -> Received:
-        """The same with the outputs."""
-        return replace(self, outputs=outputs)
 
 
 class Receivers:

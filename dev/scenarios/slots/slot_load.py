@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def collect(stack: SlotStack, bounds: AuditBounds, run: WholeRun | None = None) 
     process = stack.names[0] if len(stack.names) == 1 else None
     history, known = audit.read(stack.aws, run or WholeRun(), sendings, changes, bounds, process)
     if process == MACHINE_PROCESS:
-        received = received.with_outputs(stack.child_outputs(history))
+        received = replace(received, outputs=stack.child_outputs(history))
     return SlotsOfRun(stack.names, history, known, received, changes)
 
 

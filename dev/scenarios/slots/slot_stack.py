@@ -108,10 +108,6 @@ class SlotStack:
         """The executions of the queued requests of a process, in their order."""
         return [each.queued.execution for each in self._rows.queue(process).rows]
 
-    def running(self) -> list[str]:
-        """The executions of these processes that run."""
-        return self.listed("RUNNING")
-
     def listed(self, status: str) -> list[str]:
         """The newest executions of these processes with a status."""
         arn = self.outputs["WorkflowArn"]
@@ -130,7 +126,7 @@ class SlotStack:
         missed, so the run does not seem to have ended.
         """
         received = queue_reading.total(self.sqs, self.outputs["RequestQueueUrl"])
-        rows, running = self.rows(), len(self.running())
+        rows, running = self.rows(), len(self.listed("RUNNING"))
         items = {name: item for name, item in self.journal.read().items() if name in self.names}
         in_use = sum(item.weight for item in items.values())
         holders = sorted(name for item in items.values() for name in item.holders)

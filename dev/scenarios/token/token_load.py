@@ -130,12 +130,9 @@ def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
 def cold_starts(aws: EmbeddedAws) -> int:
     """The number of containers of the chatbot, each of which has logged the metric of its start once."""
     function = aws.client("lambda").get_function_configuration(FunctionName=aws.outputs["ChatbotFunctionName"])
-    pages = (
-        aws.client("logs")
-        .get_paginator("filter_log_events")
-        .paginate(logGroupName=function["LoggingConfig"]["LogGroup"], filterPattern='"ColdStart"')
-    )
-    return sum(len(page["events"]) for page in pages)
+    pages = aws.client("logs").get_paginator("filter_log_events")
+    listed = pages.paginate(logGroupName=function["LoggingConfig"]["LogGroup"], filterPattern='"ColdStart"')
+    return sum(len(page["events"]) for page in listed)
 
 
 def build(parameters: Parameters, records: Records) -> Outcome:
