@@ -38,9 +38,8 @@ def answer(
         "RequestId": event["RequestId"],
         "LogicalResourceId": event["LogicalResourceId"],
     }
-    body |= (
-        {"Reason": _short(failed)} if failed else {"Data": {name: _short(text) for name, text in (data or {}).items()}}
-    )
+    given = {name: _short(text) for name, text in (data or {}).items()}
+    body |= {"Reason": _short(failed)} if failed else {"Data": given}
     status = 0
     for tries_left in reversed(range(ANSWER_TRIES)):
         try:
@@ -57,17 +56,8 @@ def answer(
 
 def _put(url: str, body: str) -> int:
     # CloudFormation signs the URL without a content type. Any other value of this header invalidates the signature.
-    return (
-        urllib3.PoolManager(retries=False)
-        .request(
-            "PUT",
-            url,
-            body=body,
-            headers={"Content-Type": ""},
-            timeout=urllib3.Timeout(total=ANSWER_SECONDS / ANSWER_TRIES),
-        )
-        .status
-    )
+    http, timeout = urllib3.PoolManager(retries=False), urllib3.Timeout(total=ANSWER_SECONDS / ANSWER_TRIES)
+    return http.request("PUT", url, body=body, headers={"Content-Type": ""}, timeout=timeout).status
 
 
 def _short(text: str) -> str:

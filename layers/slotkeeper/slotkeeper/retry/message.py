@@ -135,11 +135,8 @@ def _time(text: str) -> float:
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     """Explain an error without the payload, because reasons are logged. The dead-letter message contains the body."""
     names_only = error.rule in ("required", "additionalProperties")  # these explanations contain only names
-    return (
-        ""
-        if names_only or error.name not in ("data", "data.payload")
-        else str(error.message).replace("data", "body", 1)
-    )
+    has_no_values = names_only or error.name not in ("data", "data.payload")
+    return "" if has_no_values else str(error.message).replace("data", "body", 1)
 
 
 def _check_values(payload: Any) -> None:

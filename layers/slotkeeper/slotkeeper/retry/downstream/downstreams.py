@@ -146,12 +146,8 @@ class DownstreamTable:
                 "health": {"S": _to_json(after)},
                 **_expiry(after),
             }
-            seen = {":seen": {"N": str(version)}}
-            write = (
-                self._table.put(new, "version = :seen", seen)
-                if item
-                else self._table.put(new, "attribute_not_exists(downstream)")
-            )
+            seen = {":seen": {"N": str(version)}} if item else None
+            write = self._table.put(new, "version = :seen" if item else "attribute_not_exists(downstream)", seen)
             # Some local engines never return the item of a refused write.
             item = write.item or ({} if write.held else self._table.read(downstream))
             if write.held or item.get("writer") == {"S": writer}:

@@ -19,9 +19,8 @@ SUCCESS, FAILURE = "s", "f"  # in Health.outcomes
 BREAKER_ERRORS = ("Retryable", "OSError", "HTTPError", "ClientError", "BotoCoreError")
 THROTTLE_ERRORS = ("RateLimited", "ThrottlingException", "Throttling", "TooManyRequestsException", "SlowDown")
 
-MAX_CONCURRENCY = (
-    1000  # of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings")
-)
+# Of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings").
+MAX_CONCURRENCY = 1000
 
 Reason = Literal["breaker", "concurrency", "budget"]
 
