@@ -44,17 +44,10 @@ def read_audit(stack: StackConnection, field: str = "", value: str = "", since: 
     months = {iso(since)[:7], iso(until)[:7]}
     # A stream has the lines of a day: others need not be searched.
     prefix = {"logStreamNamePrefix": months.pop()} if len(months) == 1 else {}
-    pages = (
-        stack.client("logs")
-        .get_paginator("filter_log_events")
-        .paginate(
-            logGroupName=stack.outputs["AuditLogGroupName"],
-            startTime=int(since * 1000),
-            **prefix,
-            # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
-            **({"filterPattern": f"{{ $.{field} = {json.dumps(value)} }}"} if field else {}),
-        )
-    )
+    # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
+    wanted = {"filterPattern": f"{{ $.{field} = {json.dumps(value)} }}"} if field else {}
+    asked = {"logGroupName": stack.outputs["AuditLogGroupName"], "startTime": int(since * 1000), **prefix, **wanted}
+    pages = stack.client("logs").get_paginator("filter_log_events").paginate(**asked)
     events: list[Mapping[str, Any]] = []
     ends = time.monotonic() + MAX_SECONDS
     for number, page in enumerate(pages, 1):

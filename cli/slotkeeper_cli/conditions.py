@@ -77,8 +77,8 @@ def condition_of(
             return failing("limit", text, raised, weight=weight, slot_limit=slot_limit)
         case KeyBlocked(key, weight, key_limit):
             text = f"blocked: weight {weight} above the limit {key_limit} of {of_key(key)}"
-            ends_by = _raised(process, key, weight)
-            return failing("key limit", text, ends_by, key=key or None, weight=weight, key_limit=key_limit)
+            raised = next_step("process set-key-limit", process.name, weight, key=key or None)
+            return failing("key limit", text, raised, key=key or None, weight=weight, key_limit=key_limit)
         case KeyFull(key, weight, room):
             return _key_is_full(process, key, weight, room)
         case NoRoom(weight, room):
@@ -99,11 +99,6 @@ def condition_of(
 def of_key(key: str) -> str:
     """A key as text: `key "acme"`, or `requests without a key`."""
     return f'key "{printable(key)}"' if key else "requests without a key"
-
-
-def _raised(process: Process, key: str, key_limit: int) -> str:
-    """The command that raises the limit that applies to a key."""
-    return next_step("process set-key-limit", process.name, key_limit, **({"key": key} if key else {}))
 
 
 def _key_is_full(process: Process, key: str, weight: int, room: int) -> Condition:

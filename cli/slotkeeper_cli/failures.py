@@ -90,21 +90,17 @@ class Failures:
         if not names:
             if rows := self.read():
                 return rows
-            raise NotFound(f"there is no such failure{self._unread}. {_LIST}. Nothing was changed.")
+            raise NotFound(f"there is no such failure{self.search.limits}. {_LIST}. Nothing was changed.")
         is_group = any(map(_GROUP.fullmatch, names))
         groups = {group.id: group.rows for group in grouped(self.read() if is_group else ())}
         rows = [row for name in names for row in groups.get(name) or [self._find(name)]]
         return list({(row.process, row.execution): row for row in rows}.values())
 
-    @property
-    def _unread(self) -> str:
-        return " in what could be read" if self.search.not_read else ""
-
     def _find(self, given: str) -> RequestRow:
         only = self.filters.process
         one = self._finder.only(given, only, lambda row: row.state in REDRIVABLE and self.filters.pass_on(row))
         if one is None or not self.filters.pass_on(one[-1]):
-            raise NotFound(f"no group and no request {given} found{self._unread}. {_LIST}. Nothing was changed.")
+            raise NotFound(f"no group and no request {given} found{self.search.limits}. {_LIST}. Nothing was changed.")
         return one[-1]
 
     def share(self, process: str, since: float, until: float) -> dict[str, Any]:

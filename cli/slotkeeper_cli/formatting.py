@@ -77,13 +77,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "".join(f" Did you mean {words[each]!r}?" for each in get_close_matches(word.casefold(), words, 1))
 
 
-def one_line(text: str, maximum: int = 200) -> str:
-    """A text on one line, cut in the middle if it is longer: a cause is at its end as often as at its beginning."""
-    return cut(text, maximum)
+def cut(text: str, width: int = 200) -> str:
+    """A text on one line of at most `width` characters, cut in the middle.
 
-
-def cut(text: str, width: int) -> str:
-    """A text on one line of at most `width` characters, cut in the middle: the ends of ids differ."""
+    The ends of ids differ, and the cause in an error message is at its end as often as at its beginning.
+    """
     whole = " ".join(text.split())
     if len(whole) <= width or width < 5:
         return whole[:width]

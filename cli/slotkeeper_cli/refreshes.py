@@ -18,7 +18,7 @@ from rich.text import Text
 
 from slotkeeper_cli.context import CommandContext
 from slotkeeper_cli.errors import failure_text, is_failure
-from slotkeeper_cli.formatting import local_time, one_line
+from slotkeeper_cli.formatting import cut, local_time
 from slotkeeper_cli.output import styled
 
 # Lines of data, for a width and a number of lines that may be shown; None: any.
@@ -80,7 +80,7 @@ def _refreshes(context: CommandContext, read: Callable[[], Lines]) -> Iterator[_
             if newest is None or not is_failure(error):
                 raise
             context.reconnect()
-            yield _Refresh(newest.read_at, newest.lines, one_line(failure_text(error), 500).rstrip("."))
+            yield _Refresh(newest.read_at, newest.lines, cut(failure_text(error), 500).rstrip("."))
 
 
 @dataclass(frozen=True)

@@ -100,17 +100,14 @@ def _grouped(rows: Sequence[RequestRow]) -> list[Attempts]:
 
     All attempts of one message are one request, also if only the first has a caller, and all without a caller are.
     """
-    without_caller = {(row.process, row.message_id) for row in rows if _has_no_caller(row)}
+    plain = (row for row in rows if row.execution == execution_name(row.process, row.request_id, row.attempt))
+    without_caller = {(row.process, row.message_id) for row in plain}
     groups: dict[tuple[str, str], list[RequestRow]] = {}
     for row in rows:
         is_of_plain = (row.process, row.message_id) in without_caller
         key = row.execution if "#" in row.execution else "" if is_of_plain else row.message_id
         groups.setdefault((row.process, key), []).append(row)
     return [sorted(of, key=lambda row: row.attempt) for _, of in sorted(groups.items())]
-
-
-def _has_no_caller(row: RequestRow) -> bool:
-    return row.execution == execution_name(row.process, row.request_id, row.attempt)
 
 
 @dataclass(frozen=True)

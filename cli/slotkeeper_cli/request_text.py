@@ -173,8 +173,8 @@ def explain_ended(row: RequestRow, run: Run | None, *, has_process: bool) -> dic
     if row.code in WITHOUT_CONTENT or is_discarded(row):
         text += ". It was discarded" * is_discarded(row)
         return answer(state, text, next_step("request submit", process=row.process, request_id=ToFillIn("A_NEW_ID")))
-    later = {"start_before": ToFillIn("HH:MM")} if state is RequestState.TOO_LATE else {}
-    redrive = next_step("failed redrive", row.request_id, process=row.process, **later)
+    later = ToFillIn("HH:MM") if state is RequestState.TOO_LATE else None
+    redrive = next_step("failed redrive", row.request_id, process=row.process, start_before=later)
     return answer(state, text, *[add_command(row.process)] * (not has_process), redrive)
 
 

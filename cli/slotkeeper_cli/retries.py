@@ -67,9 +67,8 @@ class RetryControl:
 
     def schedule_names(self) -> Iterator[str]:
         """The names of all schedules of the group."""
-        for page in self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group):
-            for one in page["Schedules"]:
-                yield one["Name"]
+        pages = self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group)
+        return (one["Name"] for page in pages for one in page["Schedules"])
 
 
 def is_awaited(row: Row) -> bool:
@@ -84,12 +83,18 @@ def lateness(row: Row, now: float) -> float:
 
 
 class DownstreamControl:
-    """The layer's objects for downstreams, made for a stack. `most`: the event source's concurrency."""
+    """The layer's objects for downstreams, made for a stack.
+
+    Attributes:
+        most: the event source's concurrency.
+        policy: the policy in the stack's parameter; the built-in one if that is missing or invalid.
+        policy_problem: why the policy is the built-in one, if it is only because the parameter is missing or invalid.
+    """
 
     def __init__(self, stack: StackConnection) -> None:
         self.table = DownstreamTable(stack.client("dynamodb"), stack.outputs["DownstreamTableName"])
         self.most = int(stack.parameters["WorkerConcurrency"])
-        self._stack = stack
+        self.policy, self.policy_problem = usable_policy(policy_text(stack))
 
     @cached_property
     def healths(self) -> dict[str, Health | MalformedHealth]:
@@ -106,20 +111,6 @@ class DownstreamControl:
 
     def settings(self, downstream: str) -> DownstreamSettings:
         return replace(self.policy.downstream_settings(downstream), most=self.most)
-
-    @property
-    def policy(self) -> Policy:
-        """The policy in the stack's parameter; the built-in one if that is missing or invalid."""
-        return self._policy[0]
-
-    @property
-    def policy_problem(self) -> str:
-        """Why the policy is the built-in one, if it is only because the parameter is missing or invalid."""
-        return self._policy[1]
-
-    @cached_property
-    def _policy(self) -> tuple[Policy, str]:
-        return usable_policy(policy_text(self._stack))
 
 
 def read_downstreams(stack: StackConnection) -> dict[str, Health | MalformedHealth]:

@@ -26,7 +26,7 @@ from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, kind_of
 from slotkeeper_cli.account import Account
 from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.errors import CommandError, NotFound, failure_text
-from slotkeeper_cli.formatting import count, local_time, one_line
+from slotkeeper_cli.formatting import count, cut, local_time
 from slotkeeper_cli.requests import failure_of, hide_tokens, message_of, state_of
 from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.slot_control import add_command, no_process, repair_texts
@@ -172,7 +172,7 @@ def _json_object(given: str) -> str:
             "@FILE. Nothing was sent."
         ) from error
     if not isinstance(value, dict):
-        raise typer.BadParameter(f"--input must be a JSON object, got {one_line(text)}. Nothing was sent.")
+        raise typer.BadParameter(f"--input must be a JSON object, got {cut(text)}. Nothing was sent.")
     return text
 
 
@@ -224,7 +224,7 @@ def check_processes(account: Account, lines: Sequence[Submitted]) -> Iterator[st
         for key in dict.fromkeys(one.key for one in wanted[name]):
             heaviest = max(weight for weight, one in zip(weights, wanted[name], strict=True) if one.key == key)
             if (limit := process.limit_of(key)) is not None and limit < heaviest <= process.slot_limit:
-                step = next_step("process set-key-limit", name, heaviest, **({"key": key} if key else {}))
+                step = next_step("process set-key-limit", name, heaviest, key=key or None)
                 yield f"weight {heaviest} above the limit {limit} of {of_key(key)} of {name}, so it waits until {step}"
 
 

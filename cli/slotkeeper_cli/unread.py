@@ -78,6 +78,11 @@ class Search:
         why = f"the item of process {error.process} is malformed ({error}), so what holds its slots is not known"
         self.note_unread("SlotTable", f"{why}: {next_step('process repair', error.process)}")
 
+    @property
+    def limits(self) -> str:
+        """The words after an absence, after a space; empty if all could be read."""
+        return " in what could be read" if self.not_read else ""
+
     def missing(self, source: str) -> bool:
         """Whether something of a source could not be read."""
         return any(each.source == source for each in self.not_read)

@@ -105,13 +105,12 @@ def _figures_table(of: dict[str, Any]) -> Any:
             f"{sum(each['executions'].values()):,}",
             ", ".join(f"{number:,} {status}" for status, number in each["executions"].items()) or "none",
             ", ".join(f"{one['executions']:,} {priority}" for priority, one in each["priorities"].items()),
-            _spread_text(each["wait"], "p50", "p90", "p99", "max"),
+            _wait_text(each["wait"]),
             "unknown" if share is None else f"{share:.0%}",
         )
     return made
 
 
-def _spread_text(spread: dict[str, Any], *names: str) -> str:
-    if not spread["count"]:
-        return "not recorded"
-    return f"{', '.join(f'{spread[name]:,.1f}' for name in names)} s (of {spread['count']:,})"
+def _wait_text(wait: dict[str, Any]) -> str:
+    times = [f"{wait[name]:,.1f}" for name in ("p50", "p90", "p99", "max")] if wait["count"] else []
+    return f"{', '.join(times)} s (of {wait['count']:,})" if times else "not recorded"

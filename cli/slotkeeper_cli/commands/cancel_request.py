@@ -131,7 +131,7 @@ class Cancelling(RequestChange):
             and (older_than is None or row.sent <= before)
         ]
         if not self.chosen:
-            raise NotFound(f"no such request of {process} is queued{self._unread}. Nothing was changed.")
+            raise NotFound(f"no such request of {process} is queued{self.search.limits}. Nothing was changed.")
         self._of = f"{len(self.chosen):,} of " * (len(self.chosen) < len(queue))
         self._of += f"{count(len(queue), 'queued request')} of {process}"
 
@@ -157,12 +157,8 @@ class Cancelling(RequestChange):
             one = finder.only(given, only, lambda row: row.state in ("QUEUED", "STARTED"))
             if one is None:
                 why = "slotkeeper explain shows why"
-                raise NotFound(f"no request {given} found{self._unread}: {why}. Nothing was changed.")
+                raise NotFound(f"no request {given} found{self.search.limits}: {why}. Nothing was changed.")
             self._choose(one[-1], known.get(one[-1].process), stop)
-
-    @property
-    def _unread(self) -> str:
-        return " in what could be read" if self.search.not_read else ""
 
     def _choose(self, row: RequestRow, process: Process | MalformedProcess | None, stop: bool) -> None:
         chosen = Chosen(row.process, row.execution, row.request_id)

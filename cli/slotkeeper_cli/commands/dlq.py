@@ -19,7 +19,7 @@ from slotkeeper_cli.bulk import BulkReport, Chosen, NotRedrivable, reasons
 from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed, NotFound, failure_text
-from slotkeeper_cli.formatting import count, local_time, one_line
+from slotkeeper_cli.formatting import count, cut, local_time
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.redrive import CANCELLED, find_messages, plan, refuse_if_ambiguous, send
 from slotkeeper_cli.requests import FIELD, HIDDEN
@@ -179,7 +179,8 @@ def _change(
     expected = len(named) or max(reader.size(), len(reader.peek(1)))
     if expected and not dry_run:
         of_code = f"of code {', '.join(codes)} " if codes else ""
-        which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
+        labels = f"{count(len(named), 'message')} ({', '.join(each.label for each in named)})"
+        which = labels if named else f"the messages {of_code}(about {expected:,})"
         context.confirm(question.format(f"{which} of {queue.full_name}"))
     report, done = BulkReport(), list[dict[str, Any]]()
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
@@ -217,10 +218,6 @@ def _change(
     report.raise_for_outcome(expected, verb, noun="message")
 
 
-def _labels(messages: list[DeadLetterMessage]) -> str:
-    return count(len(messages), "message") + f" ({', '.join(message.label for message in messages)})"
-
-
 def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]], limit: int) -> None:
     """Print the number of messages of each queue and code, two lines a message, and the number of unread ones."""
     for queue, messages in queues:
@@ -229,7 +226,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[Dead
         console.print(Text.assemble((queue["name"], "bold"), styled(line)))
         for message in messages[:limit]:
             # Not a table, in which a folded id could not be copied.
-            console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
+            console.print(f"  {message.label}  {message.code}: {cut(message.reason)}")
             console.print(f"    {local_time(message.sent_at)}  message {message.message_id}", style="dim")
         if len(messages) > limit:
             console.print(f"  {len(messages) - limit:,} more not shown: above --limit {limit}")

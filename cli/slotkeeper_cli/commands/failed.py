@@ -15,7 +15,7 @@ from slotkeeper_cli.bulk_run import carry_out
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.failures import Failures, Filters, failures
-from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
+from slotkeeper_cli.formatting import count, cut, duration, local_time, seconds
 from slotkeeper_cli.keys import KeyFilter
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.periods import SINCE, START_BEFORE, UNTIL, period, start_time
@@ -192,7 +192,7 @@ def _render_list(console: Console, data: dict[str, Any]) -> None:
             every = share["failed"] == share["ended"] > 1
             line.append_text(styled(f"  {_share(share, data['since'])}", "bold red" if every else "dim"))
         console.print(line)
-        console.print(f"          {each['code']}: {one_line(each['reason'], MAX_REASON)}")
+        console.print(f"          {each['code']}: {cut(each['reason'], MAX_REASON)}")
     number = len(data["groups"]) + data["not_shown"]
     if data["not_shown"]:
         console.print(f"{data['not_shown']:,} more not shown: above --limit {len(data['groups'])}")
@@ -207,7 +207,7 @@ def _share(share: dict[str, Any], since: str | None) -> str:
 
 
 def _render_group(console: Console, group: FailureGroup, limit: int) -> None:
-    console.print(f"{group.id}  {group.process}  {group.code}: {one_line(group.reason, MAX_REASON)}", style="bold")
+    console.print(f"{group.id}  {group.process}  {group.code}: {cut(group.reason, MAX_REASON)}", style="bold")
     for row in group.rows[:limit]:
         key = f"  key {row.key}" * bool(row.key)
         console.print(f"  {row.request_id}  attempt {row.attempt}  {local_time(failed_at(row))}{key}")

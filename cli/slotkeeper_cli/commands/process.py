@@ -517,15 +517,19 @@ def remove(
 
 def _adding(process: Process) -> str:
     """The command that adds a process with the settings that it has."""
-    settings: dict[str, Any] = {"limit": process.slot_limit}
-    settings |= {"target": process.target} if process.target != NO_TARGET else {}
-    settings |= {"default_weight": process.default_weight} if process.default_weight != 1 else {}
-    settings |= {"timeout_minutes": process.timeout_minutes} if process.timeout_minutes else {}
-    settings |= {"settle_seconds": process.settle_seconds} if process.settle_seconds else {}
-    settings |= {"key_limit": process.key_limit} if process.key_limit is not None else {}
-    if rate := process.rate:
-        settings |= {"rate": str(replace(rate, burst=1))} | ({"burst": rate.burst} if rate.burst > 1 else {})
-    return next_step("process add", process.name, **settings)
+    target, weight, rate = process.target, process.default_weight, process.rate
+    return next_step(
+        "process add",
+        process.name,
+        limit=process.slot_limit,
+        target=None if target == NO_TARGET else target,
+        default_weight=None if weight == 1 else weight,
+        timeout_minutes=process.timeout_minutes,
+        settle_seconds=process.settle_seconds or None,
+        key_limit=process.key_limit,
+        rate=rate and str(replace(rate, burst=1)),
+        burst=rate.burst if rate and rate.burst > 1 else None,
+    )
 
 
 def _drain(context: CommandContext, control: SlotControl, process: str, seconds: float) -> None:

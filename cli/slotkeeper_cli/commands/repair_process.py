@@ -20,7 +20,7 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
-from slotkeeper_cli.formatting import count, one_line
+from slotkeeper_cli.formatting import count, cut
 from slotkeeper_cli.item_repair import Keys, Known, RepairPlan, Value, plan_repair, value_at
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.requests import HIDDEN, hide_tokens
@@ -136,7 +136,7 @@ def _hints(account: Account, search: Search, process: str) -> Iterator[str]:
     read = search.try_read("AuditLogGroup", lambda: account.audit_lines("process", process), Audited([]))
     for line in read.lines[-_HINTS:]:
         facts = {key: value for key, value in line.items() if key not in ("action", "at", "by", "stack", "process")}
-        shown = one_line(hide_tokens(json.dumps(facts, ensure_ascii=False)))
+        shown = cut(hide_tokens(json.dumps(facts, ensure_ascii=False)))
         yield f"The audit log: {line['at']} {line['action']} {shown}"
 
 
@@ -212,4 +212,4 @@ def _hidden(keys: Keys, value: Value | None) -> Any:
 
 def _shown(keys: Keys, value: Value | None) -> str:
     """An attribute as DynamoDB has it, on one line."""
-    return "no value" if value is None else one_line(json.dumps(_hidden(keys, value), ensure_ascii=False))
+    return "no value" if value is None else cut(json.dumps(_hidden(keys, value), ensure_ascii=False))

@@ -17,7 +17,7 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
+from slotkeeper_cli.formatting import count, cut, duration, local_time, seconds
 from slotkeeper_cli.periods import START_BEFORE, start_time
 from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.row_search import RowSearch
@@ -248,7 +248,7 @@ def _render(console: Console, data: dict[str, Any]) -> None:
 
 
 def _outcome(one: dict[str, Any]) -> str:
-    reason = f": {one_line(one['reason'])}" if one.get("reason") else ""
+    reason = f": {cut(one['reason'])}" if one.get("reason") else ""
     return f"  {one['state']}{reason}" if "state" in one else ""
 
 

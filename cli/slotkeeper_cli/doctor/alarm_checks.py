@@ -85,9 +85,8 @@ def ringing(account: Account, now: float) -> Iterator[Finding]:
 def silent(account: Account, _now: float) -> Iterator[Finding]:
     names = sorted(str(one["LogicalId"]) for one in account.alarms() if one["StateValue"] == "INSUFFICIENT_DATA")
     if names:
-        what = f"{count(len(names), 'alarm')} without data: {', '.join(names[:_NAMED])}" + ", ..." * (
-            len(names) > _NAMED
-        )
+        more = ", ..." * (len(names) > _NAMED)
+        what = f"{count(len(names), 'alarm')} without data: {', '.join(names[:_NAMED])}{more}"
         why = "Wait for their next periods. If one still has no data, its metric is not published."
         yield Finding("warn", what, why)
 

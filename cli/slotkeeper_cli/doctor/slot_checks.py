@@ -180,7 +180,7 @@ def full_keys(account: Account, now: float) -> Iterator[Finding]:
                 why = (
                     f"{process.room} of {count(process.slot_limit, 'slot')} are free. Raise the limit if it is too low."
                 )
-                command = next_step("process set-key-limit", one.name, ToFillIn("N"), **({"key": key} if key else {}))
+                command = next_step("process set-key-limit", one.name, ToFillIn("N"), key=key or None)
                 yield Finding("warn", what, why, command, one.name, since)
 
 
@@ -394,7 +394,7 @@ def _always(account: Account, process: str, row: RequestRow) -> Finding | None:
 def _ended(rows: Sequence[RequestRow], how: str, why: str, command: str | None = None) -> Finding:
     process, code = rows[0].process, rows[0].code
     what = f"process {process}: {count(len(rows), 'request')} {how} in the last day"
-    shown = command or next_step("failed list", process=process, **({} if how == "failed" else {"code": code}))
+    shown = command or next_step("failed list", process=process, code=None if how == "failed" else code)
     return Finding("warn", what, why, shown, process, min(row.failed or 0 for row in rows))
 
 

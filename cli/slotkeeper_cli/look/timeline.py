@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.intervals import Interval, pieces, weighted_steps
-from slotkeeper_cli.formatting import count, iso, one_line
+from slotkeeper_cli.formatting import count, cut, iso
 from slotkeeper_cli.look.pages import escaped, kind, lasting, plain, style
 from slotkeeper_cli.requests import state_of
 
@@ -314,7 +314,7 @@ def _marks(of: Timeline, axis: _Axis) -> _Part:
     """The number and text of each change, in a row in which it overlaps no other, as far as there is space."""
     drawn, placed = "", list[tuple[int, float, float]]()
     for number, mark in enumerate(of.marks, 1):
-        text, x = f"{number} {one_line(mark.text, 28)}", axis.x(mark.at)
+        text, x = f"{number} {cut(mark.text, 28)}", axis.x(mark.at)
         size, is_left = _CHARACTER * len(text) + 8, x <= 50
         begin = x / 100 * WIDTH - (0 if is_left else size)
         row = min(set(range(_LABEL_ROWS + 1)) - {row for row, a, b in placed if begin < b and a < begin + size})

@@ -142,6 +142,7 @@ class PagePart:
     shape: Callable[[Mapping[str, Any], View], Mapping[str, Any]] = lambda data, _: data
 
 
+@dataclass
 class Console:
     """The parts that all pages share.
 
@@ -150,16 +151,13 @@ class Console:
         numbers: makes them, by the title of the page.
     """
 
-    def __init__(
-        self,
-        where: str,
-        actions: Actions,
-        readings: SharedReadings,
-        badges: PageReading,
-        numbers: Callable[[Mapping[str, Any]], Mapping[str, int]],
-    ) -> None:
-        self.where, self.actions, self.readings = where, actions, readings
-        self._badges, self._numbers = badges, numbers
+    where: str
+    actions: Actions
+    readings: SharedReadings
+    badges: PageReading
+    numbers: Callable[[Mapping[str, Any]], Mapping[str, int]]
+
+    def __post_init__(self) -> None:
         self._open: dict[str, list[Callable[[], Awaitable[None]]]] = {}
 
     def read_again(self) -> None:
@@ -188,7 +186,7 @@ class Console:
             header.set_content(render("header.html", badges=badges, writes=self.actions.writes, **frame))
 
         show_header({})
-        self._follow(self._badges, lambda _at, data, _error: show_header(self._numbers(data)) if data else None)
+        self._follow(self.badges, lambda _at, data, _error: show_header(self.numbers(data)) if data else None)
         ui.html(render(also, **frame), sanitize=False)
         errors = [""] * len(parts)
         for number, part in enumerate(parts):

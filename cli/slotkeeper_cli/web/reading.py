@@ -21,7 +21,7 @@ from slotkeeper_cli.doctor.health_checks import examine
 from slotkeeper_cli.doctor.readings import failures
 from slotkeeper_cli.explanation import explain
 from slotkeeper_cli.failures import Failures, Filters
-from slotkeeper_cli.look.timeline import Timeline, spark_svg, timeline_of_rows, timeline_svg
+from slotkeeper_cli.look.timeline import spark_svg, timeline_of_rows, timeline_svg
 from slotkeeper_cli.request_history import ListedState, listing
 from slotkeeper_cli.requests import grouped
 from slotkeeper_cli.retries import DownstreamControl, details
@@ -60,7 +60,7 @@ class PageReadings:
             **data,
             "attention": needs["items"],
             "malformed": [each.process for each in self.account.processes()[1]],
-            "failed": failed and number_text(len(failed.rows), failed.is_cut),
+            "failed": failed and "more than " * failed.is_cut + f"{len(failed.rows):,}",
             "ringing": None if alarms is None else sum(each["StateValue"] == "ALARM" for each in alarms),
             "not_read": [*data["not_read"], *needs["not_read"], *(each.as_dict() for each in search.not_read)],
         }
@@ -83,9 +83,10 @@ class PageReadings:
         """The picture of a process's last hour, from the rows of its requests."""
 
         def read() -> Data:
-            search = Search()
-            svg = timeline_svg(self._hour(name, search))
-            return {"svg": svg, "not_read": [each.as_dict() for each in search.not_read]}
+            search, now, process = Search(), time.time(), self.account.process(name)
+            rows = self.account.history(search, name, now - HOUR, now)
+            drawn = timeline_of_rows(name, rows, now - HOUR, now, process.slot_limit, process.default_weight)
+            return {"svg": timeline_svg(drawn), "not_read": [each.as_dict() for each in search.not_read]}
 
         return PageReading(("timeline", name), read, _TIMELINE, is_slow=True)
 
@@ -106,11 +107,6 @@ class PageReadings:
             return {"svg": spark_svg(steps, since, now, label, process.slot_limit)}
 
         return PageReading(("spark", name), read, _TIMELINE, is_slow=True)
-
-    def _hour(self, name: str, search: Search) -> Timeline:
-        now, process = time.time(), self.account.process(name)
-        rows = self.account.history(search, name, now - HOUR, now)
-        return timeline_of_rows(name, rows, now - HOUR, now, process.slot_limit, process.default_weight)
 
     def history(self, name: str, hours: int) -> PageReading:
         """The checks, figures and picture of a process for the last hours."""
@@ -196,11 +192,6 @@ class PageReadings:
             return {"findings": findings, "fine": [each for each in checks if not each["findings"]]}
 
         return PageReading(("doctor",), read, every=None, is_slow=True)
-
-
-def number_text(number: int, is_cut: bool) -> str:
-    """A number of rows as text."""
-    return "more than " * is_cut + f"{number:,}"
 
 
 def badges(overview: Data) -> Mapping[str, Any]:

@@ -40,10 +40,13 @@ def next_step(command: str, *values: object, **options: object) -> NextStep:
     Args:
         command: such as `retry run-now`.
         values: in their order.
-        options: by their names, with underscores. True is an option without a value, a list one that is repeated.
+        options: by their names, with underscores. True is an option without a value, a list one that is repeated,
+            None one that is left out.
     """
     given, chosen = [_argument(each) for each in values], list[str]()
     for name, value in options.items():
+        if value is None:
+            continue
         option = f"--{name.replace('_', '-')}"
         for each in value if isinstance(value, list) else [value]:
             # The command reads the argument after an option that has a value as this value, also with a dash.
