@@ -38,12 +38,8 @@ def _reason(text: str) -> str:
     return text
 
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.", autocompletion=downstream_names
-    ),
-]
+_NAME: dict[str, Any] = {"callback": _name, "autocompletion": downstream_names}
+Name = Annotated[str, typer.Argument(metavar="[DOWNSTREAM]", help="Name of the downstream.", **_NAME)]
 Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list of changes and the audit line.")]
 
 
@@ -51,12 +47,7 @@ Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list o
 def show(
     downstream: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DOWNSTREAM]",
-            callback=_name,
-            help="Name of one downstream; by default all known.",
-            autocompletion=downstream_names,
-        ),
+        typer.Argument(metavar="[DOWNSTREAM]", help="Name of one downstream; by default all known.", **_NAME),
     ] = None,
 ) -> None:
     """Show breakers, limits, retry budgets and the last changes.
@@ -146,9 +137,7 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
 
 def limit_callers(
     callers: Annotated[str, typer.Argument(metavar="N|auto", help="Most concurrent attempts, from 1; or auto.")],
-    downstream: Annotated[
-        str, typer.Option(callback=_name, help="Name of the downstream.", autocompletion=downstream_names)
-    ] = DEFAULT,
+    downstream: Annotated[str, typer.Option(help="Name of the downstream.", **_NAME)] = DEFAULT,
 ) -> None:
     """Set the concurrency limit of a downstream, or let it adapt.
 
