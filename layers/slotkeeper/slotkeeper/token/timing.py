@@ -53,16 +53,11 @@ class Timing:
     patience: float = 20.0
 
     def __post_init__(self) -> None:
-        for name in ("api", "store", "refusal", "patience"):
-            if not 0 < getattr(self, name) < inf:
-                raise ValueError(
-                    f"Timing.{name} must be a finite number of seconds above 0, got {getattr(self, name)!r}"
-                )
-        for name in ("clock_skew", "longest_retry_after", "min_interval"):
-            if not 0 <= getattr(self, name) < inf:
-                raise ValueError(
-                    f"Timing.{name} must be a finite number of seconds, 0 or more, got {getattr(self, name)!r}"
-                )
+        for name, value in vars(self).items():
+            may_be_0 = name in ("clock_skew", "longest_retry_after", "min_interval")
+            if not 0 <= value < inf or (value == 0 and not may_be_0):
+                expected = ", 0 or more" if may_be_0 else " above 0"
+                raise ValueError(f"Timing.{name} must be a finite number of seconds{expected}, got {value!r}")
         if not self.patience > self.holding:
             raise ValueError(f"Timing.patience must be above api + store, {self.holding:g} s, got {self.patience!r}")
 

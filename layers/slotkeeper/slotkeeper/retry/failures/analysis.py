@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from slotkeeper.retry.failures.report import (
@@ -89,7 +89,9 @@ class FailureAnalysis:
     def add_row(self, request_id: str, row: Row) -> None:
         """Count the failures of a row of the ledger."""
         try:
-            failures = [(epoch(entry["at"]), self._cause_of(entry)) for entry in row.history]
+            failures = [
+                (epoch(entry["at"]), self._cause(entry.get("type", ""), entry["error"])) for entry in row.history
+            ]
         except ValueError:
             self.add_malformed(f"item {request_id!r} of the request ledger: history has an `at` that is not a time")
             return
@@ -155,7 +157,7 @@ class FailureAnalysis:
         if note.at not in self.period and note.at not in self.period.before:
             return
         self._merge_the_smallest(MOST_CAUSES_READ)
-        cause = self._cause(note.code, fingerprint(note.reason, note.code))
+        cause = self._cause(note.code, note.reason)
         if note.at not in self.period:
             cause.before += 1
             return
@@ -166,12 +168,8 @@ class FailureAnalysis:
         cause.lost += 1
         _queue(cause, note.code, note.request_id)
 
-    def _cause_of(self, entry: Mapping[str, str]) -> Cause:
-        error_type = entry.get("type", "")
-        return self._cause(error_type or UNKNOWN, fingerprint(entry["error"], error_type))
-
-    def _cause(self, error_type: str, text: str) -> Cause:
-        key = (error_type, text)
+    def _cause(self, error_type: str, error: str) -> Cause:
+        key = (error_type or UNKNOWN, fingerprint(error, error_type))
         return self._causes.setdefault(key, Cause(*key))
 
     def _merge_the_smallest(self, most: int) -> None:
