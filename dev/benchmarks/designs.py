@@ -13,11 +13,10 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import batched
 from typing import Any, ClassVar, NamedTuple
 
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.runner.scenario import CannotContinue
+from dev.scenarios.runner.scenario import CannotContinue, send_all
 from slotkeeper.slots.processes import Processes
 
 # Seconds between two attempts: of AWS's sample, and of AWS's lock client by default ("refresh period").
@@ -128,23 +127,19 @@ class Slotkeeper(Design):
 
     def run(self) -> list[Span]:
         label, load = self.label, self.load
-        bodies = [
+        bodies: list[dict[str, Any]] = [
             {"process": label, "request_id": f"r{number}", "input": {"ms": load.seconds * 1000, "data": "x" * BODY}}
             for number in range(load.requests)
         ]
-        for batch in batched(bodies, 10, strict=False):
-            entries = [
-                {
-                    "Id": body["request_id"],
-                    "MessageBody": json.dumps(body),
-                    "MessageGroupId": label,
-                    "MessageDeduplicationId": str(uuid.uuid4()),
-                }
-                for body in batch
-            ]
-            url = self.aws.outputs["RequestQueueUrl"]
-            if self.aws.client("sqs").send_message_batch(QueueUrl=url, Entries=entries).get("Failed"):
-                raise CannotContinue(f"SQS refused requests of {label}")
+        entries = {
+            body["request_id"]: {
+                "MessageBody": json.dumps(body),
+                "MessageGroupId": label,
+                "MessageDeduplicationId": str(uuid.uuid4()),
+            }
+            for body in bodies
+        }
+        send_all(self.aws.client("sqs"), self.aws.outputs["RequestQueueUrl"], entries)
         return self.work.wait(label, load.requests)
 
 
