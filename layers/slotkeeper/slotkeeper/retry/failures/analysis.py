@@ -89,9 +89,8 @@ class FailureAnalysis:
     def add_row(self, request_id: str, row: Row) -> None:
         """Count the failures of a row of the ledger."""
         try:
-            failures = [
-                (epoch(entry["at"]), self._cause(entry.get("type", ""), entry["error"])) for entry in row.history
-            ]
+            entries = [(entry["at"], entry.get("type", ""), entry["error"]) for entry in row.history]
+            failures = [(epoch(at), self._cause(*of)) for at, *of in entries]
         except ValueError:
             self.add_malformed(f"item {request_id!r} of the request ledger: history has an `at` that is not a time")
             return
