@@ -1,4 +1,4 @@
-"""What-if predicts what a run at another limit does: eleven shapes of work, each recorded at one limit and run at another.
+"""What-if predicts what a run at another limit does: shapes of work, each recorded at one limit and run at another.
 
 The real code runs on the simulated AWS, once at each limit, with the same arrivals and durations.
 """

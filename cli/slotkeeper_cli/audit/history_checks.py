@@ -1,4 +1,4 @@
-"""Checks of a history of work: the limit (S1), lost requests (S3) and repeated work (S7). Pure."""
+"""Checks of a history of work: the limits (S1, S12), lost requests (S3) and repeated work (S7). Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def never_above(history: WorkHistory) -> CheckResult:
 
 
 def never_above_of_key(history: WorkHistory) -> CheckResult:
-    """S1: never more weight of a key at work than the limit of the key at which it was admitted, as `never_above`.
+    """S12: never more weight of a key at work than the limit of the key at which it was admitted, as `never_above`.
 
     The requests without a key have one limit together. Leases have no key, and count for none.
     """
