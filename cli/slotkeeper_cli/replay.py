@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from slotkeeper.slots.plan import MAX_STARTS, Plan, TooEarly, Wait, plan, plan_queue
+from slotkeeper.slots.plan import MAX_STARTS, Plan, Wait, plan, plan_queue
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process
 from slotkeeper.slots.queued import QUEUE_END, Queued, QueuePart, rank_of
 from slotkeeper.slots.rate import after_start
@@ -169,11 +169,11 @@ class Replay:
         """Dispatch again when the rate permits the next start. After a start, there is a dispatch in any case."""
         if self._looks_at <= self._now:
             self._looks_at = math.inf
-        if planned.starts:
+        rate = self._process.rate
+        if planned.starts or not rate or not self._queue:
             return
-        reasons = (wait.reason for wait in planned.waits.values())
-        due = next((reason.due / 1000 for reason in reasons if isinstance(reason, TooEarly)), math.inf)
-        if due < self._looks_at:
+        due = (self._process.next_start - rate.lead) / 1000
+        if self._now < due < self._looks_at:
             self._looks_at = due
             self._at(due, self._nothing)
 

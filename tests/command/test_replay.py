@@ -95,6 +95,13 @@ def test_more_keys_at_their_limit_than_one_plan_reads_do_not_hide_those_behind_t
     assert started == {**{f"p-{key}-0": 0 for key in keys if key != keys[-2]}, "p-last": 5}
 
 
+def test_a_rate_ends_a_wait_although_a_plan_does_not_read_the_request_that_is_next() -> None:
+    process = replace(PROCESS, slot_limit=9, key_limit=2, rate=Rate(1, 60))
+    queue = [QueuedWork(f"p-{at}", f"{before_key('1', 'acme')}{at:02}", arrives=0, seconds=500) for at in range(60)]
+    last = QueuedWork("p-last", f"{before_key('1', 'b')}1", arrives=70, seconds=5)
+    assert Replay(process, [*queue, last], 0.0, ends={}).run().starts["p-last"] == 120
+
+
 def test_many_blocked_requests_do_not_hide_those_behind_them() -> None:
     heavy = [(0, 1, 1, 2)] * 40
     assert starts(*heavy, (1, 2))[-1] == 1
