@@ -114,35 +114,7 @@ def test_a_full_or_paused_process_is_read_for_requests_that_may_have_to_leave(le
     assert scene.states == ({"a": "SKIPPED", "b": "TOO_LATE"} if leavers else {"a": "QUEUED", "b": "QUEUED"})
 
 
-def test_a_request_behind_all_that_is_read_leaves(scene: QueueScene) -> None:
-    """The first page has what may start, and one more."""
-    scene.queue(*ids(MAX_STARTS + 5))
-    scene.queue("last", priority="low", when_busy="skip")
-    scene.dispatch(leavers=True)
-    assert (scene.states["last"], scene.ran) == ("SKIPPED", ["000"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "state"), [({"when_busy": "skip"}, "SKIPPED"), ({"start_before": "2027-01-15T08:00:00Z"}, "TOO_LATE")]
-)
-def test_a_blocked_request_leaves_although_another_one_waits_behind_it(
-    fields: dict[str, Any], state: str, scene: QueueScene
-) -> None:
-    scene.queue("blocked", weight=2, **fields)
-    scene.queue("runs", "waits")
-    scene.dispatch(leavers=True)
-    assert scene.states == {"blocked": state, "runs": "STARTED", "waits": "QUEUED"}
-
-
 # Bounds
-
-
-def test_more_than_one_write_may_add_start_in_rounds(scene: QueueScene) -> None:
-    scene.change(slot_limit=number(MAX_STARTS + 1))
-    scene.queue(*ids(MAX_STARTS + 2))
-    assert len(scene.dispatch().started) == MAX_STARTS + 1
-    assert scene.ran == ids(MAX_STARTS + 1)
-    assert (scene.process.grants, scene.rings) == (9, [])
 
 
 def test_a_dispatch_starts_a_hundred_and_rings_for_the_rest(scene: QueueScene) -> None:

@@ -34,6 +34,7 @@ from slotkeeper.slots.plan import (
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, HolderState, Process
 from slotkeeper.slots.queued import Queued, before_key, rank_of
 from slotkeeper.slots.rate import Rate
+from tests.profiles import share
 
 NOW = 1_000_000
 AGE = 32
@@ -101,8 +102,6 @@ def leaves(planned: Plan) -> dict[str, str]:
 
 
 EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
-    "a free slot each": (a_process(2), a_queue(1, 1), "ab", {}),
-    "one slot for two": (a_process(1), a_queue(1, 1), "a", {"b": NoRoom(1, 0)}),
     "full": (a_process(1, 1), a_queue(1, 1), "", {"a": NoRoom(1, 0), "b": Behind("a")}),
     "a heavy head keeps back a light request that would fit": (
         a_process(3, 2),
@@ -111,21 +110,8 @@ EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
         {"a": NoRoom(2, 1), "b": Behind("a")},
     ),
     "a blocked head keeps back no other": (a_process(2), a_queue(3, 1, 1), "bc", {"a": Blocked(3, 2)}),
-    "the limit was lowered below what is in use": (a_process(1, 1, 1), a_queue(1), "", {"a": NoRoom(1, -1)}),
     "the limit is 0": (a_process(0), a_queue(1, 1), "", {"a": Stopped(), "b": Stopped()}),
     "paused": (a_process(2, paused=True), a_queue(1, 1), "", {"a": InPause(), "b": Behind("a")}),
-    "the default weight of the item": (
-        a_process(4, default_weight=3),
-        [Queued("a", "0"), Queued("b", "1")],
-        "a",
-        {"b": NoRoom(3, 1)},
-    ),
-    "a counter that has drifted down refuses": (
-        replace(a_process(2, 1, 1), slots_in_use=0),
-        a_queue(1),
-        "",
-        {"a": NoRoom(1, 0)},
-    ),
     "a counter that has drifted up refuses": (
         replace(a_process(2, 1), slots_in_use=2),
         a_queue(1),
@@ -156,18 +142,6 @@ EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
         keyed("_1"),
         "_1",
         {},
-    ),
-    "a key at its limit is passed": (
-        of_keys(9, "a", key_limit=2, key_limits={"b": 1}),
-        keyed("a1 a2 b1 b2 _1"),
-        "a1b1_1",
-        {"a2": KeyFull("a", 1, 0), "b2": KeyFull("b", 1, 0)},
-    ),
-    "a key's limit was lowered below what it holds": (
-        of_keys(9, "aa", key_limit=1),
-        keyed("a1 a2 b1"),
-        "b1",
-        {"a1": KeyFull("a", 1, -1), "a2": Behind("a1")},
     ),
     "a heavy request keeps back all of its key, of each priority": (
         of_keys(9, "a", key_limit=3),
@@ -218,16 +192,8 @@ def test_a_wait_has_the_numbers_of_requests_and_of_those_of_its_key_that_start_b
     [
         pytest.param(a_process(1), a_queue(skips()), "a", {}, id="it fits, and starts"),
         pytest.param(a_process(1, 1), a_queue(skips()), "", {"a": "SKIPPED"}, id="full"),
-        pytest.param(a_process(1, paused=True), a_queue(skips()), "", {"a": "SKIPPED"}, id="paused"),
-        pytest.param(a_process(3, 2), a_queue(2, skips()), "", {"b": "SKIPPED"}, id="behind a heavy one"),
-        pytest.param(a_process(1), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="blocked"),
-        pytest.param(a_process(3, 2), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="the request behind it fits"),
         pytest.param(a_process(1), a_queue(until(NOW)), "", {"a": "TOO_LATE"}, id="its time has come"),
         pytest.param(a_process(1), a_queue(until(NOW + 1)), "a", {}, id="its time comes"),
-        pytest.param(
-            a_process(1, 1), a_queue(1, until(NOW)), "", {"b": "TOO_LATE"}, id="behind one, in a full process"
-        ),
-        pytest.param(a_process(1), a_queue(until(NOW, 2)), "", {"a": "TOO_LATE"}, id="blocked and late"),
     ],
 )
 def test_s9b_who_leaves_the_queue_without_a_start(
@@ -235,11 +201,6 @@ def test_s9b_who_leaves_the_queue_without_a_start(
 ) -> None:
     planned = plan(process, queue, NOW, age=AGE)
     assert (starts(planned), leaves(planned)) == (expected_starts, expected_leaves)
-
-
-def test_a_request_with_a_holder_never_leaves() -> None:
-    queue = a_queue(replace(until(NOW - 1), execution="h0", skips=True))
-    assert not plan(a_process(1, 1), queue, NOW, age=AGE).leaves
 
 
 def test_one_write_grants_a_bounded_number_and_the_rest_is_for_the_next_round() -> None:
@@ -398,6 +359,7 @@ def oracle(process: Process, queue: list[Queued], most: int) -> tuple[list[str],
     return [each.execution for each in started[:most]], leaves, {rank: key for rank, key in last.items() if key}
 
 
+@share(4)
 @given(processes(), QUEUES, ROUNDS)
 def test_any_queue_is_planned_as_by_the_oracle(process: Process, queue: list[Queued], most: int) -> None:
     planned = plan(process, queue, NOW, age=AGE, most=most)
