@@ -320,36 +320,33 @@ def test_a_lease_is_planned_behind_the_queue_with_two_reads_and_a_write(shared: 
     assert (shared.rings, shared.process.grants) == ([], 9)
 
 
-COMES_FIRST: dict[str, Act] = {
-    "one that may start": lambda it: it.queue("a"),
-    "one that does not fit": lambda it: (it.hold({"p-x": running()}), it.queue("a", weight=2)),
-    "behind many that are blocked": lambda it: (it.queue(*"abcdef", weight=3), it.queue("g")),
-}
-WAITS: dict[str, Act] = {
-    "blocked ones": lambda it: it.queue("a", "b", weight=3),
-    "one that starts, or runs already": lambda it: it.hold({it.queue("a")[0]: running()}),
-    "one that leaves the queue": lambda it: it.queue("late", start_before="2027-01-15T08:00:00Z"),
-}
+# The query leaves out only requests that state a weight.
+def _queue_blocked(scene: LeaseScene) -> None:
+    scene.change(default_weight=number(3))
+    scene.queue(*"abcdef")
 
 
-@pytest.mark.parametrize("kind", [*COMES_FIRST, *WAITS])
-def test_a_request_that_waits_comes_first_unless_it_is_blocked(kind: str, shared: LeaseScene) -> None:
-    (COMES_FIRST | WAITS)[kind](shared)
-    if kind in COMES_FIRST:
-        _refused(shared, "requests in the queue come first")
-        assert shared.owners == []
+@pytest.mark.parametrize(
+    ("act", "comes_first"),
+    [
+        (lambda it: it.queue("a"), True),
+        (lambda it: (it.hold({"p-x": running()}), it.queue("a", weight=2)), True),
+        (lambda it: (_queue_blocked(it), it.queue("g", weight=1)), True),
+        (_queue_blocked, False),
+        (lambda it: it.queue("a", "b", weight=3), False),
+        (lambda it: it.hold({it.queue("a")[0]: running()}), False),
+        (lambda it: it.queue("late", start_before="2027-01-15T08:00:00Z"), False),
+    ],
+    ids=["may start", "does not fit", "behind blocked ones", "blocked", "never read", "runs already", "leaves"],
+)
+def test_a_request_that_waits_comes_first_unless_it_is_blocked(act: Act, comes_first: bool, shared: LeaseScene) -> None:
+    act(shared)
+    if comes_first:
+        _refused(shared, "requests in the queue come first", weight=1)
     else:
-        assert _hold(shared.leases) == "held"
-
-
-def test_a_blocked_default_weight_is_read_over_page_by_page(shared: LeaseScene) -> None:
-    """The query leaves out only requests that state a weight."""
-    shared.change(default_weight=number(3))
-    shared.queue(*"abcdef")
-    with shared.leases.lease("p", seconds=60, weight=1):
-        assert shared.owners == ["me"]
-    shared.queue("g", weight=1)
-    _refused(shared, "requests in the queue come first", weight=1)
+        with shared.leases.lease("p", seconds=60, weight=1):
+            assert len(shared.owners) == 1
+    assert shared.owners == []
 
 
 def test_without_the_table_of_its_requests_nothing_is_taken(shared: LeaseScene) -> None:
