@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from slotkeeper.slots import dispatch, grants, lease_protocol, plan, process, rate, returns
+from slotkeeper.slots import dispatch, lease_protocol, plan, process, rate
 from slotkeeper.slots import request as requests
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dispatch import DispatchFailed, _Dispatch
@@ -337,12 +337,6 @@ KEYS = [
         keyed("key limit, a lease and a request without a key", "S6"),
     ),
     Row(
-        "s5-turns-end-with-a-dispatch",
-        "Whose turn was last is not noted, so that the first key always has the next one.",
-        code(Grants.grant, "after_keys is not None and after_keys != seen.after_keys", "False"),
-        keyed("keys, 3 requests in a batch", "S5"),
-    ),
-    Row(
         "s5-no-turns-in-a-grant",
         "The first key has all starts of a grant.",
         code(plan._Planning._take_turns, "turns.append(turn)", "turns.appendleft(turn)"),
@@ -357,22 +351,10 @@ KEYS = [
         keyed("keys, 2 priorities", "S5"),
     ),
     Row(
-        "key-a-holder-without-its-key",
-        "A plan does not count what a key holds, and starts more of it than its limit.",
-        code(grants._reservation, 'holder["key"] = {"S": start.key}'),
-        f"{SLOTS}/test_grants.py::test_a_grant_notes_the_key_of_each_holder_and_whose_turn_was_last",
-    ),
-    Row(
         "key-an-adopted-holder-does-not-count",
         "A child was redriven, and its key gets as many slots again.",
         code(Process.held_by_key, "not holder.is_lease", "not holder.is_lease and not holder.redriven"),
         f"{SLOTS}/test_children.py::test_an_adopted_child_has_the_weight_and_the_key_of_its_request",
-    ),
-    Row(
-        "key-a-redriven-request-without-its-key",
-        "A request that is redriven has no key any more, so that no limit of its key applies.",
-        code(returns.Requeues._redrive, 'key_of(row["placed"]["S"])', '""'),
-        f"{SLOTS}/test_returns.py::test_a_redriven_request_is_placed_as_if_it_was_sent_now",
     ),
     Row(
         "key-rings-of-all-places-are-one-dispatch",

@@ -71,14 +71,6 @@ def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: Ja
     assert aborted.account.rings == [{"process": "p"}]
 
 
-def test_f2_a_slot_stays_taken_while_its_glue_run_lives(aborted: JanitorScene) -> None:
-    aborted.run("RUNNING")
-    for n in range(5):
-        aborted.account.run_at(LATER + n * CHECK_GAP)
-    assert aborted.account.item().slots_in_use == 1
-    assert set(aborted.stopped) == {"jr_1"}
-
-
 def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     """A StartJobRun that was sent before the abort shows later."""
     aborted.account.run_at(LATER)

@@ -86,12 +86,6 @@ def test_work_that_has_succeeded_decides(execution: Execution | None, output: st
     assert decide(execution, _child(output=output)) == Succeeded(answer)
 
 
-def test_a_glue_run_that_has_succeeded_is_answered_as_its_workflow_answers() -> None:
-    run = Work("jr_1", "SUCCEEDED", is_closed=True, stopped_at=NOW, is_glue_run=True)
-    answer = {"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}
-    assert decide(_execution("ABORTED"), run, "job") == Succeeded(json.dumps(answer))
-
-
 # With a slot
 
 
