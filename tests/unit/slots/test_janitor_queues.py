@@ -191,13 +191,6 @@ def _end(account: Account, *ids: str) -> list[str]:
     return names
 
 
-def test_an_end_that_was_not_published_is_published(account: Account) -> None:
-    _end(account, "a")
-    for _ in range(2):
-        assert account.run_at(NOW).counts["RequestsUnpublished"] == 0
-        assert account.answers == [("token", "Cancelled", "why")]
-
-
 def test_an_end_that_cannot_be_published_is_counted_and_the_others_are_published(account: Account) -> None:
     malformed, other = _end(account, "a", "b")
     account.set_row(malformed, attempt={"S": "1"})

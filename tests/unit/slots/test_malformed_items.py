@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.process import MalformedProcess, find_faults, read_process
+from slotkeeper.slots.rate import Rate
 
 VALID: dict[str, Any] = {
     "process_name": {"S": "p"},
@@ -15,7 +16,10 @@ VALID: dict[str, Any] = {
     "holders": {"M": {"p.1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
     "target": {"S": "job"},
     "grants": {"N": "7"},
+    "rate": Rate(10, 60).item,
+    "next_start": {"N": "0"},
 }
+RATE = VALID["rate"]["M"]
 
 
 YEAR_10000 = "253402300800"  # Python has no such date
@@ -51,6 +55,14 @@ def _holder(of: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("default_weight", {"N": "0"}, "default_weight must be"),
         ("target", {"S": ""}, "target must not be empty"),
         ("paused", {"S": "yes"}, "paused must be"),
+        ("rate", {"S": "10/minute"}, "rate must be of DynamoDB type M"),
+        ("rate", {"M": {}}, r"rate\.count must be of DynamoDB type N"),
+        ("rate", {"M": RATE | {"count": {"N": "0"}}}, "rate must have a whole number above 0 as count"),
+        ("rate", {"M": RATE | {"count": {"S": "10"}}}, r"rate\.count must be of DynamoDB type N"),
+        ("rate", {"M": RATE | {"burst": {"N": "11"}}}, "rate must have a burst of at most its count"),
+        ("rate", {"M": RATE | {"per": {"S": "minute"}}}, "rate must have count, seconds and burst alone, got per"),
+        ("next_start", {"S": "0"}, "next_start must be of DynamoDB type N"),
+        ("next_start", None, "next_start must be of DynamoDB type N"),
         ("key_limit", {"N": "1.5"}, "key_limit must be a whole number, got 1.5"),
         ("key_limits", {"L": []}, "key_limits must be of DynamoDB type M"),
         ("key_limits", {"M": {"acme": {"S": "1"}}}, r"key_limits\.acme must be of DynamoDB type N"),

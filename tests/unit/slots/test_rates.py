@@ -1,13 +1,11 @@
-"""The rate of a process: when a start is due, and malformed rates. test_plan.py has what a queue does until then."""
+"""The rate of a process: when a start is due, and texts of rates. test_plan.py has what a queue does until then."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.rates import parse_rate
@@ -75,26 +73,3 @@ def test_a_rate_is_written_as_it_is_read(text: str, burst: int, rate: Rate) -> N
 def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be COUNT/UNIT with the unit second or minute or hour or day"):
         parse_rate(text)
-
-
-WHOLE = TEN_A_MINUTE.item["M"]
-
-
-@pytest.mark.parametrize(
-    ("rate", "next_start", "problem"),
-    [
-        ({"S": "10/minute"}, {"N": "0"}, "rate must be of DynamoDB type M"),
-        ({"M": {}}, {"N": "0"}, "rate.count must be of DynamoDB type N"),
-        ({"M": WHOLE | {"count": {"N": "0"}}}, {"N": "0"}, "rate must have a whole number above 0 as count"),
-        ({"M": WHOLE | {"count": {"S": "10"}}}, {"N": "0"}, "rate.count must be of DynamoDB type N"),
-        ({"M": WHOLE | {"burst": {"N": "11"}}}, {"N": "0"}, "rate must have a burst of at most its count"),
-        ({"M": WHOLE | {"per": {"S": "minute"}}}, {"N": "0"}, "rate must have count, seconds and burst alone, got per"),
-        ({"M": WHOLE}, {"S": "0"}, "next_start must be of DynamoDB type N"),
-        ({"M": WHOLE}, None, "next_start must be of DynamoDB type N"),
-    ],
-)
-def test_a_malformed_rate_is_reported(rate: Any, next_start: Any, problem: str) -> None:
-    scene = QueueScene()
-    scene.change(rate=rate, **({"next_start": next_start} if next_start else {}))
-    with pytest.raises(MalformedProcess, match=problem):
-        scene.grants.read("p")
