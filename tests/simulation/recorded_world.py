@@ -37,20 +37,14 @@ class Act(NamedTuple):
     line: Mapping[str, Any] = {}  # of the audit log, which a command writes
 
 
-def set_limit(at: float, before: int, after: int) -> Act:
-    """An operator sets the limit."""
-    line = {"action": "process set-limit", "before": before, "after": after}
-    return Act(at, lambda world: world.command(after), line)
+def command(at: float, limit: int, name: str, **fields: int) -> Act:
+    """An operator's command: sets the limit, pauses (0) or resumes (-1). `fields`: of its line of the audit log."""
 
+    def change(world: RecordedWorld) -> None:
+        world.limits = (limit,)
+        world.operate("", "")
 
-def pause(at: float) -> Act:
-    """An operator pauses the process."""
-    return Act(at, lambda world: world.command(0), {"action": "process pause"})
-
-
-def resume(at: float) -> Act:
-    """An operator resumes the process."""
-    return Act(at, lambda world: world.command(-1), {"action": "process resume"})
+    return Act(at, change, {"action": f"process {name}", **fields})
 
 
 def redrive(at: float, request_id: str) -> Act:
@@ -113,11 +107,6 @@ class RecordedWorld(SlotsWorld):
         found = self._process(PROCESS)
         assert found is not None
         return found
-
-    def command(self, limit: int) -> None:
-        """An operator sets the limit, pauses (0) or resumes (-1)."""
-        self.limits = (limit,)
-        self.operate("", "")
 
     def act(self, _: str, __: str) -> None:
         """The next entry of the agenda."""

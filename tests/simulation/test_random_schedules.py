@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from random import Random
 from typing import Any
@@ -22,7 +22,7 @@ from slotkeeper.slots.work import GlueRuns
 from tests.simulation import random_slots, small_worlds, workflow
 from tests.simulation.slots_state import Plan, Sent
 from tests.simulation.slots_world import SlotsWorld
-from tests.simulation.world_runs import breaks, first_broken
+from tests.simulation.world_runs import Remove, all_of, breaks, first_broken, replaced, set_to
 from tests.simulation.worlds import Choice
 from tests.workflow.definition import states
 
@@ -66,78 +66,56 @@ def dynamodb_is_down_when_the_work_ends() -> None:
 # Controls ----------------------------------------------------------------------------------------------------------
 
 
-def f16_no_janitor(patch: Patch) -> None:
-    patch.setattr(Janitor, "run", lambda _: RunReport())
-    patch.setattr(ClosedExecutions, "handle", lambda *_: None)
-
-
-def only_the_first_process(patch: Patch) -> None:
-    every = Processes.all
-    patch.setattr(Processes, "all", lambda self: islice(every(self), 1))
-
-
-def no_outcome_of_aborted_requests(patch: Patch) -> None:
-    patch.setattr(Outcomes, "failed", lambda *_: True)
-
-
-def no_removal_of_expired_leases(patch: Patch) -> None:
-    patch.setattr(Process, "expired_leases", lambda *_: {})
+_EVERY_PROCESS = Processes.all
 
 
 @pytest.mark.parametrize(
     ("remove", "broken"),
     [
-        (f16_no_janitor, ("S3", "S4", "S6", "END")),
-        (only_the_first_process, ("S3", "S4", "S6", "END")),
-        (no_outcome_of_aborted_requests, ("S3", "S4", "S7")),
-        (no_removal_of_expired_leases, ("S4",)),
+        pytest.param(
+            all_of(set_to(Janitor, "run", lambda _: RunReport()), set_to(ClosedExecutions, "handle", lambda *_: None)),
+            ("S3", "S4", "S6", "END"),
+            id="f16_no_janitor",
+        ),
+        pytest.param(
+            set_to(Processes, "all", lambda self: islice(_EVERY_PROCESS(self), 1)),
+            ("S3", "S4", "S6", "END"),
+            id="only_the_first_process",
+        ),
+        pytest.param(
+            set_to(Outcomes, "failed", lambda *_: True), ("S3", "S4", "S7"), id="no_outcome_of_aborted_requests"
+        ),
+        pytest.param(set_to(Process, "expired_leases", lambda *_: {}), ("S4",), id="no_removal_of_expired_leases"),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_without_its_guard_a_random_schedule_breaks(
-    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
+    remove: Remove, broken: tuple[str, ...], monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
     name, seed = first_broken(random_slots.random_world, range(3000, 3500))
     assert name in broken, f"seed {seed}"
 
 
-def freed_half_an_hour_late(patch: Patch) -> None:
-    """A holder counts as dead half an hour later than it should."""
-    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 1800))
-
-
-def freed_one_period_late(patch: Patch) -> None:
-    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
-
-
-def an_event_frees_nothing(patch: Patch) -> None:
-    patch.setattr(ClosedExecutions, "_free", lambda *_: None)
-
-
-def glue_runs_are_not_stopped(patch: Patch) -> None:
-    """The janitor waits for a Glue run that outlives its workflow, without stopping it."""
-    patch.setattr(GlueRuns, "stop", lambda *_: None)
-
-
-def no_dispatch_by_the_janitor(patch: Patch) -> None:
-    patch.setattr(Janitor, "_dispatch", lambda *_: None)
+def freed_later(seconds: int) -> Remove:
+    """A holder counts as dead so much later than it should."""
+    return set_to(janitor, "judge", lambda of, execution, now, grace: judge(of, execution, now, grace + seconds))
 
 
 @pytest.mark.parametrize(
     ("remove", "broken_property", "least", "given"),
     [
-        (freed_half_an_hour_late, "S4", 0.05, {"aim": "deaths"}),
-        (an_event_frees_nothing, "S4", 0.03, {"aim": "deaths"}),
+        (freed_later(1800), "S4", 0.05, {"aim": "deaths"}),
+        (set_to(ClosedExecutions, "_free", lambda *_: None), "S4", 0.03, {"aim": "deaths"}),
         # Without status events, which would free the slot before the janitor's runs.
-        (freed_one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
-        (glue_runs_are_not_stopped, "S4", 0.02, {"aim": "deaths", "run_seconds": (1200,)}),
-        (no_dispatch_by_the_janitor, "S6", 0.05, {"has_doorbell": False}),
+        (freed_later(60), "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
+        # The janitor waits for a Glue run that outlives its workflow, without stopping it.
+        (set_to(GlueRuns, "stop", lambda *_: None), "S4", 0.02, {"aim": "deaths", "run_seconds": (1200,)}),
+        (set_to(Janitor, "_dispatch", lambda *_: None), "S6", 0.05, {"has_doorbell": False}),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
+    ids=["half an hour late", "an event frees nothing", "a period late", "runs are not stopped", "no dispatch"],
 )
 def test_an_exceeded_time_bound_is_detected_in_many_schedules(
-    remove: Callable[[Patch], None], broken_property: str, least: float, given: dict[str, Any], monkeypatch: Patch
+    remove: Remove, broken_property: str, least: float, given: dict[str, Any], monkeypatch: Patch
 ) -> None:
     def random_world(random: Random) -> SlotsWorld:
         return random_slots.random_world(random, **given)
@@ -146,24 +124,19 @@ def test_an_exceeded_time_bound_is_detected_in_many_schedules(
     assert breaks(random_world, SEEDS, broken_property, times=int(least * len(SEEDS)))
 
 
-def no_check_before_the_write(patch: Patch) -> None:
-    patch.setattr(plan, "milliseconds", lambda _: 10**15)
-
-
-def another_start_after_the_read_is_ignored(patch: Patch) -> None:
-    for module in (rate, grants):
-        patch.setattr(module, "SAME_START", "rate = :rate AND next_start >= :seen_start")
-    patch.setattr(grants, "GRANT_CONDITION", grants.GRANT_CONDITION.replace("grants = :seen", "grants >= :seen"))
-
-
-def an_interval_that_is_too_short(patch: Patch) -> None:
-    patch.setattr(Rate, "interval", property(lambda self: 800 * self.seconds // self.count))
-
-
 @pytest.mark.parametrize(
-    "remove", [no_check_before_the_write, another_start_after_the_read_is_ignored, an_interval_that_is_too_short]
+    "remove",
+    [
+        set_to(plan, "milliseconds", lambda _: 10**15),
+        all_of(
+            *(set_to(module, "SAME_START", "rate = :rate AND next_start >= :seen_start") for module in (rate, grants)),
+            replaced(grants, "GRANT_CONDITION", "grants = :seen", "grants >= :seen"),
+        ),
+        set_to(Rate, "interval", property(lambda self: 800 * self.seconds // self.count)),
+    ],
+    ids=["no check before the write", "another start after the read is ignored", "an interval that is too short"],
 )
-def test_without_a_guard_more_start_than_the_rate_allows(remove: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_without_a_guard_more_start_than_the_rate_allows(remove: Remove, monkeypatch: Patch) -> None:
     """S11, with clocks that differ."""
     remove(monkeypatch)
     assert breaks(random_slots.random_world_with_rate, range(400), "S11", 1)

@@ -18,7 +18,7 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit.intervals import percentile
 from slotkeeper_cli.what_if.prediction import CannotKnow, Course, predict
 from slotkeeper_cli.what_if.recording import recording_of
-from tests.simulation.recorded_world import Act, Arrival, RecordedWorld, lease, pause, redrive, resume, set_limit
+from tests.simulation.recorded_world import Act, Arrival, RecordedWorld, command, lease, redrive
 from tests.simulation.slots_state import SECOND, Plan, Sent
 from tests.simulation.worlds import BEGINNING
 
@@ -56,6 +56,7 @@ def arrivals(
 
 
 BASE = arrivals(70, 900)
+LIMITS = [command(300, 5, "set-limit", before=2, after=5), command(700, 3, "set-limit", before=5, after=3)]
 FAILED = [each.sent.id for each in BASE[:24:2]]
 OF_ANOTHER_JOB = arrivals(20, 900, prefix="x", seed=2, process=lambda _: SECOND)
 SHAPES: dict[str, Callable[[], Shape]] = {
@@ -70,8 +71,8 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "leases": lambda: Shape(
         Plan(limit=3), 4, arrivals(60, 900), [lease(100, 1, 300), lease(100, 2, 300)], unknown="leave no record"
     ),
-    "pauses": lambda: Shape(Plan(limit=3), 5, BASE, [pause(300), resume(420)]),
-    "limit changes": lambda: Shape(Plan(limit=2), 3, BASE, of_record=[set_limit(300, 2, 5), set_limit(700, 5, 3)]),
+    "pauses": lambda: Shape(Plan(limit=3), 5, BASE, [command(300, 0, "pause"), command(420, -1, "resume")]),
+    "limit changes": lambda: Shape(Plan(limit=2), 3, BASE, of_record=LIMITS),
     "redrives": lambda: Shape(
         Plan(limit=2), 3, BASE, [redrive(1500 + 20 * at, name) for at, name in enumerate(FAILED)], fails=FAILED
     ),

@@ -86,18 +86,13 @@ RESERVED, EXISTS = "without holders.#n.#state = :reserved", "without attribute_e
 # Steps, and their terms that no claim needs. `make guards` tries the terms of the other steps.
 CONTROLLED: dict[str, set[str]] = {
     "lease, weight 1": {CHANGED},
-    "lease behind requests, weight 1": {SEEN, CHANGED},
-    "grant, 1 starts": {SEEN},
     "grant, 1 starts, with a rate": {SEEN},
     "grant, keys ('k', '', 'k')": set(),
     "extend a lease": {"holders.#me.#until < :until with <>"},
     "release a lease": set(),
     "expire": set(),
     "put_back, weight any": {RESERVED, CHANGED},
-    "drop, weight any": {RESERVED},
     "free": {CHANGED},
-    "refuse": {CHANGED},
-    "the workflow's ReleaseSlot": set(),
     "adopt": {EXISTS},
     "set the limit of each key": {EXISTS, "without SET key_limit = :limit"},
     "repair the counter": {EXISTS, "without slots_in_use = :counted"},
