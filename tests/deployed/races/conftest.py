@@ -12,6 +12,7 @@ import pytest
 
 from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from tests.deployed.races.crowd import Crowd
 from tests.deployed.races.lease_race import LeaseCrowd
 from tests.deployed.races.shared_token import TABLE, TokenSharers
 from tests.simulation.account.tables import create_table
@@ -29,12 +30,10 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoD
 
 
 @pytest.fixture(scope="session")
-def lease_crowd(
-    request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LeaseCrowd]:
+def lease_crowd(request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal) -> Iterator[LeaseCrowd]:
     processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 4)
-    with LeaseCrowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("leases")) as running:
-        yield running
+    with Crowd(processes) as crowd:
+        yield LeaseCrowd(dynamodb_local, crowd, threads)
 
 
 @pytest.fixture

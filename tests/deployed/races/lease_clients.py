@@ -7,18 +7,16 @@ its leases, so that a late call of an earlier lease meets the next one: random n
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import random
-import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
@@ -27,8 +25,7 @@ from dev.emulator.local_clients import local_client
 from slotkeeper.slots import grants, lease_protocol
 from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Taken
 from slotkeeper.slots.process import Process
-from tests.deployed.races.controlled_process import receive_line, send_line
-from tests.deployed.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
+from tests.deployed.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord
 from tests.deployed.races.shared_token import errors_of
 from tests.simulation.account.boundary import lose_answers
 
@@ -48,14 +45,15 @@ def true_time() -> float:
 
 @dataclass(frozen=True)
 class LeaseOrders:
-    """One race: it ends when `until` (monotonic clock) has passed and each thread has made `min_cycles`."""
+    """One race: it ends when `seconds` have passed and each thread has made `min_cycles`."""
 
+    endpoint: str
     table: str
+    threads: int  # of each process
     heaviest: int
-    until: float
+    seconds: float
     min_cycles: int
-    history: str
-    changes: list[Change]
+    changes: Sequence[Change]
 
 
 class _Steps(LeaseSteps):
@@ -89,8 +87,8 @@ class Caller:
         self._name = f"lease-{number}"
         self._earlier: str | None = None  # the code of the lease before
 
-    def run(self) -> None:
-        while time.monotonic() < self._orders.until or self.cycles < self._orders.min_cycles:
+    def run(self, until: float) -> None:
+        while time.monotonic() < until or self.cycles < self._orders.min_cycles:
             self.cycles += 1
             self._lease()
 
@@ -188,22 +186,26 @@ def changed(changes: Iterable[Change]) -> Iterator[None]:
             setattr(MODULES[constant], constant, value)
 
 
-def main() -> None:
-    """The process: it runs race after race, and answers the errors of its threads."""
-    endpoint, number, threads = json.loads(sys.argv[1])
-    dynamodb = local_client("dynamodb", endpoint, connections=threads)
+@cache
+def _client(endpoint: str, number: int) -> Any:
+    dynamodb = local_client("dynamodb", endpoint)
     chance = random.Random(number)  # noqa: S311
     lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
-    send_line("ready")
-    while True:
-        orders = LeaseOrders(**receive_line())
-        callers = [Caller(dynamodb, orders, number * threads + thread) for thread in range(threads)]
-        with changed(orders.changes):
-            errors = errors_of([caller.run for caller in callers])
-        save((caller.history for caller in callers), Path(orders.history))
-        send_line(["".join(traceback.format_exception(error)) for error in errors if error])
-
-
-if __name__ == "__main__":
     logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
-    main()
+    return dynamodb
+
+
+def callers(orders: LeaseOrders, number: int) -> Callable[[], list[LeaseHistory]]:
+    """The race of one process, by its number; it returns what each thread did."""
+    threads = range(number * orders.threads, (number + 1) * orders.threads)
+    made = [Caller(_client(orders.endpoint, number), orders, thread) for thread in threads]
+
+    def race() -> list[LeaseHistory]:
+        until = time.monotonic() + orders.seconds
+        with changed(orders.changes):
+            errors = errors_of([partial(caller.run, until) for caller in made])
+        # As text: some errors of botocore are not sent from process to process.
+        assert not any(errors), "".join(text for each in errors if each for text in traceback.format_exception(each))
+        return [caller.history for caller in made]
+
+    return race

@@ -5,10 +5,8 @@ Time is the race's true time, in seconds; each caller's clock differs from it by
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dev.judge.slot_item import Item, Writer, wrong_item, wrong_step
@@ -45,16 +43,6 @@ class LeaseHistory:
     refusals: int = 0
     lost_answers: int = 0
     faults: list[str] = field(default_factory=list)
-
-
-def save(histories: Iterable[LeaseHistory], path: Path) -> None:
-    path.write_text("\n".join(json.dumps(asdict(history)) for history in histories))
-
-
-def load(path: Path) -> Iterator[LeaseHistory]:
-    for line in path.read_text().splitlines():
-        fields = json.loads(line)
-        yield LeaseHistory(**fields | {"leases": [LeaseRecord(**each) for each in fields["leases"]]})
 
 
 class LeaseFigures(NamedTuple):

@@ -1,14 +1,11 @@
 """Instances that share one token on DynamoDB Local, with the real client of the simulated chat API.
 
-Each instance is a thread with its own cache. As a program this module is a process of instances: it sends "ready" and
-waits for a line, and sends the tokens that its instances get.
+Each instance is a thread with its own cache.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +17,6 @@ from dev.emulator.local_clients import local_client
 from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.token import SharedToken, Timing, TokenTable
-from tests.deployed.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.waiting import NEVER
 
 TABLE = "tokens"
@@ -38,10 +34,6 @@ class TokenSharers:
         self.endpoint, self.service = endpoint, service
         self.name = f"token-{next(_names)}"
         self.api = {"url": service.url, "id": service.client_id, "secret": service.client_secret}
-
-    def process(self, skews: Sequence[float]) -> ControlledProcess:
-        """A process of instances, each with a clock that is ahead."""
-        return ControlledProcess(__name__, [self.endpoint, self.name, self.api, list(skews)])
 
 
 def instance(dynamodb: Any, name: str, api: dict[str, str], skew: float = 0.0) -> SharedToken:
@@ -76,15 +68,8 @@ def errors_of(works: Sequence[Callable[[], Any]]) -> list[BaseException | None]:
     return [future.exception() for future in start(works)]
 
 
-def main() -> None:
-    """The process's side."""
-    endpoint, name, api, skews = json.loads(sys.argv[1])
+def cold(endpoint: str, name: str, api: dict[str, str], skews: Sequence[float]) -> Callable[[], list[str]]:
+    """Instances of one process, each with a clock that is ahead; then the tokens that they get."""
     client = local_client("dynamodb", endpoint, connections=len(skews))
     instances = [instance(client, name, api, skew) for skew in skews]
-    send_line("ready")
-    receive_line()
-    send_line([future.result() for future in start([each.get for each in instances])])
-
-
-if __name__ == "__main__":
-    main()
+    return lambda: [future.result() for future in start([each.get for each in instances])]

@@ -6,7 +6,6 @@ The small worlds of tests/simulation try every order of their calls, with a cont
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import partial
 from threading import Barrier
 from typing import Any
@@ -16,18 +15,16 @@ import pytest
 from dev.emulator.local_clients import local_client
 from slotkeeper.token import TokenTable
 from slotkeeper.token.item import TokenItem
-from tests.deployed.races.shared_token import SKEW, TokenSharers, errors_of, instance
+from tests.deployed.races.crowd import Crowd
+from tests.deployed.races.shared_token import SKEW, TokenSharers, cold, errors_of, instance
 
 COLD = 50  # in each process
 
 
 def test_t1_f29_100_cold_clients_in_two_processes_with_skewed_clocks_cost_one_post(sharing: TokenSharers) -> None:
-    with ExitStack() as ends:
-        processes = [ends.enter_context(sharing.process([SKEW, -SKEW] * (COLD // 2))) for _ in range(2)]
-        assert [process.receive() for process in processes] == ["ready"] * 2
-        for process in processes:
-            process.send("begin")
-        tokens = [token for process in processes for token in process.receive()]
+    prepare = partial(cold, sharing.endpoint, sharing.name, sharing.api, [SKEW, -SKEW] * (COLD // 2))
+    with Crowd(2) as crowd:
+        tokens = [token for each in crowd.run([prepare] * 2) for token in each]
     assert (len(tokens), set(map(sharing.service.is_live, tokens)), sharing.service.auths) == (2 * COLD, {True}, 1)
 
 
