@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slotkeeper.slots.process import Process
+import typer
+
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process
 from slotkeeper.slots.rows import QueuedRow
 from slotkeeper_cli.formatting import count
 
@@ -52,3 +54,12 @@ def rest_text(keys: Sequence[Any], shown: int, is_cut: bool) -> str:
     """The rest of a list: `and 3 more keys`; empty if there is none. `is_cut`: some queued requests were not read."""
     more = [f"and {count(len(keys) - shown, 'more key')}"] * (len(keys) > shown)
     return ", ".join([*more, *["in the part of the queue that was read"] * is_cut])
+
+
+def key_limit_of(text: str) -> int | None:
+    """A limit of a key as a user gives it; None: none. Raises BadParameter."""
+    if text == "none":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MAX_SLOT_LIMIT):
+        raise typer.BadParameter(f"a limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, or none, got {text!r}")
+    return int(text)

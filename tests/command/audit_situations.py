@@ -153,13 +153,6 @@ def _malformed(operator: Operator) -> Names:
     return _clean(operator)
 
 
-def _waited(operator: Operator) -> Names:
-    """One request waited for the other."""
-    ran(operator, "a", 10.25, 20.25, sent=10)
-    ran(operator, "b", 21.25, 30.25, sent=5)
-    return {}
-
-
 def _with_keys(operator: Operator) -> Names:
     operator.processes.set_key_limit("sample", 2)
     return {"a": ran(operator, "a", 10.25, 20.25, key="acme")}
@@ -168,12 +161,6 @@ def _with_keys(operator: Operator) -> Names:
 _an_hour_later = partial(Situation, at=HOUR)
 
 SITUATIONS = {
-    "the rows state who waited": _an_hour_later(
-        _waited,
-        "audit",
-        says=("holds      limit", "holds      free", "0.2, 16.2, 16.2, 16.2 s (of 2)"),
-        shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2},
-    ),
     "the limit held": _an_hour_later(
         _clean,
         "audit sample",
@@ -199,11 +186,6 @@ SITUATIONS = {
         never=("fails      once", "fails      accounted"),
         shows={"checks.0.result": "fails"},
         exit_code=5,
-    ),
-    "the limit of a state machine held": _an_hour_later(
-        _children(20.45),
-        "audit orders",
-        says=("holds      limit", "orders: at most 1 of 1 (child executions)", "holds      once"),
     ),
     "two child executions ran in one slot": _an_hour_later(
         _children(19.75), "audit", says=("fails      limit", "- orders: 2 of 1 at", "by child executions"), exit_code=5

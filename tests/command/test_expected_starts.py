@@ -115,12 +115,6 @@ SITUATIONS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], l
         TENS,
         [(None, "not known: its weight 2 is above the limit 1"), (0, "now")],
     ),
-    "the default weight is above the limit": (
-        {"default_weight": 3},
-        [{}],
-        TENS,
-        [(None, "not known: its weight 3 is above the limit 1")],
-    ),
     "each takes the default weight": (
         {"slot_limit": 3, "default_weight": 2},
         [{}, {}],

@@ -25,10 +25,6 @@ def test_intervals_are_half_open_and_may_have_no_end(intervals: list[tuple[float
     assert max((open_ for _, open_ in weighted_steps((each, 1) for each in intervals)), default=0) == most
 
 
-def test_steps_have_one_entry_an_instant() -> None:
-    assert weighted_steps([((0.0, 1.0), 1), ((1.0, 2.0), 1)]) == [(0.0, 1), (1.0, 1), (2.0, 0)]
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.99, 99.0), (1.0, 100.0), (0.5, 50.0), (0.995, 100.0), (0.001, 1.0)])
 def test_the_percentile_is_a_value_that_occurred(share: float, expected: float) -> None:
     assert percentile([float(i) for i in range(100, 0, -1)], share) == expected

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.aws import EngineError
 from dev.emulator.environment import ROOT
 from dev.scenarios import commands
 from dev.scenarios.runner import scenario as runner
@@ -106,24 +106,6 @@ class Parameters:
     """Of no load."""
 
 
-def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_state_dir: Path, **_options: Any) -> None:
-        raise EngineError("no engine today")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(EmbeddedAws, "start", refuse)
-    folder = Path("build", "run")
-    folder.mkdir(parents=True)
-    for name in ("report.json", runner.PAGE):
-        (folder / name).touch()
-    result = CliRunner().invoke(commands.main, ["slots"])
-    assert result.exit_code == 1
-    assert "no engine today" in result.output
-    assert [path.name for path in folder.iterdir()] == ["lock"]
-
-
 HOLDS, FAILS = check("it was seen", True, "twice"), check("it was kept", False, "it was lost")
 NOT_SHOWN = check("it was undone", None, "no case")
 
@@ -159,10 +141,15 @@ def test_only_a_check_that_fails_fails_the_run(
 
 
 @pytest.mark.usefixtures("no_engine")
-def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (EngineError("no engine today"), 1)])
+def test_an_interrupt_or_an_error_ends_the_run_without_a_report(
+    error: BaseException, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "report.json").touch()
     with pytest.raises(SystemExit) as ended:
-        runner.carry_out(Scenario(tmp_path), Mock(side_effect=KeyboardInterrupt))
-    assert ended.value.code == 130
+        runner.carry_out(Scenario(tmp_path), Mock(side_effect=error))
+    assert ended.value.code == code
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.doctor.job_checks import limit_findings
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.key_use import key_limit_of
 from slotkeeper_cli.keys import checked_key
 from slotkeeper_cli.output import table
 from slotkeeper_cli.parallel import in_parallel
@@ -271,7 +272,7 @@ def set_key_limit(
     above the limit.
     """
     context = current_context()
-    after, own = _key_limit_of(limit), checked_key(key)
+    after, own = key_limit_of(limit), checked_key(key)
     account = Account(context.stack)
     before, now = account.control.process(process), time.time()
     former = before.key_limits.get(own) if own else before.key_limit
@@ -304,14 +305,6 @@ def set_key_limit(
     data = {"process": process, "key": key, "before": former, "after": after, "blocked": blocked}
     lines = [f"{process}: limit of {whose}: {_or_none(former)} -> {_or_none(after)}."]
     context.out.result(data, [*lines, *_blocked_lines(process, blocked)])
-
-
-def _key_limit_of(text: str) -> int | None:
-    if text == "none":
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MAX_SLOT_LIMIT):
-        raise typer.BadParameter(f"a limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, or none, got {text!r}")
-    return int(text)
 
 
 def _or_none(limit: int | None) -> str:

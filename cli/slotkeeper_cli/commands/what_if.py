@@ -18,6 +18,7 @@ from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
+from slotkeeper_cli.key_use import key_limit_of
 from slotkeeper_cli.output import table
 from slotkeeper_cli.what_if import MAX_CALLS, read_recording
 from slotkeeper_cli.what_if.prediction import MIN_SAMPLES, CannotKnow, Course, predict
@@ -78,7 +79,7 @@ def what_if(
         raise typer.BadParameter("a factor must be a number from 0.01 to 100, got nan")
     if limit is None and key_limit is None:
         raise typer.BadParameter("give --limit, --key-limit or both")
-    settings = {} if key_limit is None else {"key_limit": _key_limit(key_limit)}
+    settings = {} if key_limit is None else {"key_limit": key_limit_of(key_limit)}
     context = current_context()
     now = time.time()
     try:
@@ -102,14 +103,6 @@ def what_if(
         "notes": list(recording.notes),
     }
     context.out.result(data, lambda console: _render(console, data))
-
-
-def _key_limit(text: str) -> int | None:
-    if text == "none":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_SLOT_LIMIT:
-        raise typer.BadParameter(f"--key-limit: expected none, or a number from 1 to {MAX_SLOT_LIMIT}, got {text!r}")
-    return int(text)
 
 
 def _keys(found: Mapping[str, Course]) -> dict[str, Any]:
