@@ -67,17 +67,13 @@ def registrar(account: Account, load: Load, monkeypatch: pytest.MonkeyPatch) -> 
     return Registrar(account, load("process_registrar"), monkeypatch)
 
 
-def _make_job(account: Account, retries: int = 0) -> None:
-    account.aws.make_job("job", MaxRetries=retries)
-
-
 def test_the_registrar_refuses_a_job_whose_runs_glue_queues(registrar: Registrar) -> None:
     registrar.account.aws.make_job("job", JobRunQueuingEnabled=True)
     assert "JobRunQueuingEnabled; turn it off" in registrar.refusal(_custom_resource("Create"))
 
 
 def test_f10_a_later_parameter_does_not_overwrite_what_operators_set(registrar: Registrar) -> None:
-    _make_job(registrar.account)
+    registrar.account.aws.make_job("job")
     registrar.handle(_custom_resource("Create"))
     registrar.account.processes.set_limit("new", 9)
     assert registrar.handle(_custom_resource("Update", SlotLimit="5"))["Status"] == "SUCCESS"
@@ -91,7 +87,7 @@ def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
     registrar: Registrar, set_by_an_operator: str | None, afterwards: str
 ) -> None:
     """A change of GlueJobName deletes the sample job. A process that kept it could not run."""
-    _make_job(registrar.account)
+    registrar.account.aws.make_job("job")
     registrar.account.aws.make_job("mine")
     created = _custom_resource("Create")
     registrar.handle(created)
@@ -194,7 +190,7 @@ def test_a_state_machine_for_which_a_slot_is_held_cannot_be_taken_from_the_roles
 
 
 def test_f12_a_job_that_retries_by_itself_is_refused(registrar: Registrar) -> None:
-    _make_job(registrar.account, retries=1)
+    registrar.account.aws.make_job("job", MaxRetries=1)
     assert "MaxRetries 1; it must be 0" in registrar.refusal(_custom_resource("Create"))
     assert registrar.account.item("new") is None
 
@@ -209,7 +205,7 @@ def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
 
 
 def test_the_registrar_waits_until_its_role_is_effective(registrar: Registrar, monkeypatch: pytest.MonkeyPatch) -> None:
-    _make_job(registrar.account)
+    registrar.account.aws.make_job("job")
     refuse(registrar.module._glue, "GetJob", "AccessDeniedException", times=3)
     monkeypatch.setattr("time.sleep", lambda _: None)
     assert registrar.handle(_custom_resource("Create"))["Status"] == "SUCCESS"

@@ -14,10 +14,10 @@ LATER = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 3000,
 SOON = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 300, "max_attempts": 3}}
 
 
-def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER, fails: int = 1) -> None:
+def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER) -> None:
     """A request "r" whose first attempt has failed, and whose second attempt waits."""
     workplace.put_policy(json.dumps(policy))
-    workplace.deliver(workplace.send(fails=fails))
+    workplace.deliver(workplace.send(fails=1))
     workplace.wait(60)
 
 

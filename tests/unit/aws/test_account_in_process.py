@@ -37,29 +37,6 @@ def test_a_resource_that_was_not_made_is_refused(aws: AwsAccount) -> None:
     assert _code(boto3.client("glue").get_job_runs, JobName="none") == "EntityNotFoundException"
 
 
-def test_a_task_is_answered_once(aws: AwsAccount) -> None:
-    states = boto3.client("stepfunctions")
-    states.send_task_success(taskToken="t", output="{}")
-    assert _code(states.send_task_success, taskToken="t", output="{}") == "TaskTimedOut"
-    assert len(aws.answers) == 1
-
-
-def test_a_message_is_hidden_while_it_is_handled_and_a_deleted_one_is_gone(aws: AwsAccount) -> None:
-    sqs, now = boto3.client("sqs"), [100.0]
-    aws.clock = lambda: now[0]
-    sqs.send_message(QueueUrl=WORK, MessageBody="a", DelaySeconds=5)
-    assert "Messages" not in sqs.receive_message(QueueUrl=WORK)
-    now[0] += 5
-    (message,) = sqs.receive_message(QueueUrl=WORK)["Messages"]
-    assert "Messages" not in sqs.receive_message(QueueUrl=WORK)
-    now[0] += 30
-    (again,) = sqs.receive_message(QueueUrl=WORK, AttributeNames=["All"])["Messages"]
-    assert (again["MessageId"], again["Attributes"]["ApproximateReceiveCount"]) == (message["MessageId"], "2")
-    sqs.delete_message(QueueUrl=WORK, ReceiptHandle=again["ReceiptHandle"])
-    now[0] += 30
-    assert "Messages" not in sqs.receive_message(QueueUrl=WORK)
-
-
 def test_the_last_stub_answers_and_may_leave_a_call_to_the_account(aws: AwsAccount) -> None:
     aws.stubs += [("dynamodb", {"Scan": lambda _: {"Items": [], "Count": 7}}), ("dynamodb", {"Scan": lambda _: None})]
     assert boto3.client("dynamodb").scan(TableName="slots")["Count"] == 7

@@ -16,12 +16,11 @@ from slotkeeper.retry.consumer import (
     NoTimeLeft,
 )
 from slotkeeper.retry.delivery import PlannedDelivery
-from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
+from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, SUCCEEDED, WAITING
 from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.policy import MAX_AGE_SECONDS, PolicyUnavailable
 from tests.simulation.account.boundary import Killed, kill_before, refuse
-from tests.unit.waiting_retries import killed
-from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
+from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, WorkerHarness
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
 
@@ -183,25 +182,6 @@ def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(wo
     queued = workplace.send()
     workplace.deliver(queued)
     assert queued.visible_at == NOW + VISIBILITY
-
-
-@pytest.mark.parametrize(("when", "status"), [("before", RUNNING), ("after", FAILED)])
-def test_nothing_is_scheduled_before_the_decision_is_recorded(
-    workplace: WorkerHarness, when: When, status: str
-) -> None:
-    queued = workplace.send(fails=1)
-    workplace.strike(3, when, killed)  # claim, policy, record
-    workplace.deliver(queued)
-    assert (workplace.deaths, workplace.queue, workplace.row()["status"]) == (1, [queued], status)
-
-
-def test_f25_a_retry_is_scheduled_before_its_message_is_deleted(workplace: WorkerHarness) -> None:
-    queued = workplace.send(fails=1)
-    refuse(workplace.sqs, "SendMessage", "Throttling")
-    workplace.deliver(queued)
-    assert workplace.queue == [queued]
-    workplace.live()
-    assert workplace.effects == [("r", 2)]
 
 
 def not_before(due: float | str) -> Any:

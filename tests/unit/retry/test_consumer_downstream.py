@@ -92,15 +92,6 @@ def test_only_a_retry_waits_for_the_budget(watching: WorkerHarness) -> None:
     watching.consumed(retry, WorkSucceeded)
 
 
-@pytest.mark.parametrize(("health", "counted"), [(HEALTHY, True), (Health(), False)])
-def test_f21_only_a_failure_after_a_success_uses_up_an_attempt(
-    watching: WorkerHarness, health: Health, counted: bool
-) -> None:
-    """So all requests together lose one attempt by an outage."""
-    watching.set_health(health)
-    assert watching.consumed(watching.send(fails=1), WorkRetried).counted is counted
-
-
 def _repeated(watching: WorkerHarness) -> QueuedMessage:
     message = watching.send()
     again = watching.copy(message)

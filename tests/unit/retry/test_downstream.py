@@ -364,15 +364,6 @@ def test_the_last_changes_are_kept() -> None:
 # Which failures count.
 
 
-def test_one_failure_of_an_outage_counts() -> None:
-    downstream = healthy()
-    counted = [downstream.attempt(FAILED) for _ in range(THRESHOLD)]
-    for _ in range(3):
-        downstream.wait(RECOVERY)
-        counted.append(downstream.attempt(FAILED))
-    assert counted == [True] + [False] * (THRESHOLD + 2)
-
-
 @pytest.mark.parametrize(
     ("settings", "answers", "counted"),
     [

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry import ledger as protocol
-from slotkeeper.retry.delivery import SCHEDULE_MAX_AGE_SECONDS
 from slotkeeper.retry.ledger import (
     DEAD_LETTERED,
     FAILED,
@@ -22,12 +21,10 @@ from slotkeeper.retry.ledger import (
     RequestIdReused,
 )
 from slotkeeper.retry.message import instant
-from slotkeeper.retry.policy import MAX_AGE_SECONDS
 from tests.simulation.account.boundary import refuse
 from tests.unit.ledger_rows import FIRST, ME, OTHER, OTHER_PAYLOAD, PLAN, SECOND, claim, claimed, end
 from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 
-QUEUE_RETENTION = 14 * 86400
 HISTORY = ({"attempt": 1, "at": instant(NOW), "error": "failed"},)
 
 
@@ -141,12 +138,6 @@ def test_the_item_is_read_if_a_failed_condition_does_not_return_it(workplace: Wo
     refuse(workplace.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
     assert claim(workplace, FIRST, "later") == AlreadySettled(SUCCEEDED, 1)
     assert workplace.calls[-1] == "GetItem"
-
-
-def test_a_row_outlives_every_message_of_its_request() -> None:
-    """The last message may be scheduled for the end of the longest age, dead-lettered by Scheduler a day later, and
-    redriven just before it expires there."""
-    assert protocol.RETENTION_SECONDS >= MAX_AGE_SECONDS + SCHEDULE_MAX_AGE_SECONDS + 2 * QUEUE_RETENTION
 
 
 COMPLETE: dict[str, Any] = {

@@ -117,7 +117,14 @@ BAD_VALUES = {
     "base not a number": ('{"default": {"base_seconds": NaN}}', "value.default: Rule.base must be a number"),
     "base in words": ('{"default": {"base_seconds": "30"}}', 'base_seconds must be number (got "30")'),
     "cap endless": ('{"default": {"cap_seconds": 1e999}}', "value.default.cap_seconds must be smaller than"),
-    "cap below base": ('{"errors": {"X": {"cap_seconds": 3}}}', "value.errors.X: Rule.cap must be at least base"),
+    "base above cap": (
+        '{"default": {"base_seconds": 7200}}',
+        "value.default: Rule.cap must be at least base",
+    ),
+    "cap below base": (
+        '{"errors": {"X": {"cap_seconds": 3}}}',
+        "value.errors.X: Rule.cap must be at least base, which is 30.0, got 3 (omitted fields are inherited)",
+    ),
     "no attempt": ('{"default": {"max_attempts": 0}}', "max_attempts must be bigger than or equal to 1"),
     "a hundred and one attempts": ('{"errors": {"X": {"max_attempts": 101}}}', "value.errors.X.max_attempts must"),
     "half an attempt": ('{"default": {"max_attempts": 1.5}}', "max_attempts must be integer (got 1.5)"),

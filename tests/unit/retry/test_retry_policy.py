@@ -140,16 +140,3 @@ def test_no_default_that_is_valid_by_itself_contradicts_a_built_in_rule() -> Non
     least = Policy.from_document({"default": {"base_seconds": 0.1, "cap_seconds": 0.1, "max_attempts": 1}})
     most = Policy.from_document({"default": {"base_seconds": 3e5, "cap_seconds": 3e5, "max_attempts": 100}})
     assert (least.errors["Died"].max_attempts, most.errors["Died"].max_attempts) == (1, 5)
-
-
-@pytest.mark.parametrize(
-    ("document", "where"),
-    [
-        ({"default": {"base_seconds": 7200}}, "default: Rule.cap must be at least base, which is 7200"),
-        ({"errors": {"Slow": {"cap_seconds": 3}}}, "errors.Slow: Rule.cap must be at least base, which is 30"),
-    ],
-)
-def test_contradictory_values_are_refused_with_the_name_of_their_rule(document: Any, where: str) -> None:
-    with pytest.raises(ValueError, match=where) as refusal:
-        Policy.from_document(document)
-    assert str(refusal.value).endswith("(omitted fields are inherited)")

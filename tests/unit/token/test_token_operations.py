@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.token import MalformedToken, TokenRefused, TokenStatus
+from slotkeeper.token import TokenRefused, TokenStatus
 from tests.unit.token_instances import NAME, NOW, Instances, lock_of_another
 
 TOKEN = "SECRET-TOKEN-OF-THE-API"
-
-
-def test_the_status_of_a_malformed_item_names_it(instances: Instances) -> None:
-    instances.put(generation={"S": "seven"})
-    with pytest.raises(MalformedToken, match="generation is not of its documented type"):
-        instances.table.status(NAME)
 
 
 def test_operator_calls_never_return_the_token(instances: Instances) -> None:

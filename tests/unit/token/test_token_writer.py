@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.token import (
-    AuthenticationRefused,
     DelegateRefresh,
     Timing,
-    TokenRefused,
     TokenTimeout,
     TookOver,
 )
@@ -50,12 +48,3 @@ def test_readers_delegate_once_and_use_the_writers_token(instances: Instances) -
 def test_a_delegation_for_a_lost_lock_does_nothing(instances: Instances) -> None:
     lock_of_another(instances, NOW + 10, generation={"N": "4"})
     assert (instances.new().refresh(delegated_code="asker", within=0), instances.api.posts) == (4, 0)
-
-
-def test_a_delegation_that_was_not_sent_is_a_refusal(instances: Instances) -> None:
-    def denied(_code: str) -> None:
-        raise AuthenticationRefused("the refresher could not be asked: AccessDeniedException")
-
-    with pytest.raises(TokenRefused, match="could not be asked"):
-        instances.new(authenticate=DelegateRefresh(denied), timing=Timing()).get()
-    assert instances.raw_item()["refused_reason"] == {"S": "the refresher could not be asked: AccessDeniedException"}
