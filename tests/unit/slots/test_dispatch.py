@@ -203,27 +203,20 @@ def test_after_a_start_was_refused_its_key_is_not_passed_any_more(keys: QueueSce
 # Refused grants
 
 
-def _other_grants(scene: QueueScene, times: int) -> None:
-    def grant(_: Any) -> None:
-        scene.change(grants=number(scene.process.grants + 1))
-
-    before_write(scene.dynamodb, *[grant] * times)
-
-
-def test_after_a_refused_grant_the_plan_is_made_again(scene: QueueScene) -> None:
+@pytest.mark.parametrize(
+    ("refusals", "ran", "rings"),
+    [(MAX_REFUSALS - 1, ["a"], []), (MAX_REFUSALS, [], [({"process": "p", "count": 1}, 1)])],
+    ids=["then it is granted", "a ring follows in a second"],
+)
+def test_after_a_refused_grant_the_plan_is_made_again_four_times(
+    refusals: int, ran: list[str], rings: list[Any], scene: QueueScene
+) -> None:
     scene.queue("a")
-    _other_grants(scene, MAX_REFUSALS - 1)
+    grants = [lambda _: scene.change(grants=number(scene.process.grants + 1))] * refusals
+    before_write(scene.dynamodb, *grants)
     report = scene.dispatch()
-    assert (report.refused_grants, scene.ran, scene.rings) == (MAX_REFUSALS - 1, ["a"], [])
+    assert (report.refused_grants, scene.ran, scene.rings) == (refusals, ran, rings)
     assert scene.slept == [0.05, 0.1, 0.2, 0.4]
-
-
-def test_after_five_refused_grants_a_ring_follows_in_a_second(scene: QueueScene) -> None:
-    scene.queue("a")
-    _other_grants(scene, MAX_REFUSALS)
-    report = scene.dispatch()
-    assert (report.refused_grants, scene.ran) == (MAX_REFUSALS, [])
-    assert scene.rings == [({"process": "p", "count": 1}, 1)]
 
 
 def test_a_grant_of_a_process_that_is_removed_meanwhile_is_not_repeated(scene: QueueScene) -> None:

@@ -38,9 +38,17 @@ def _overdue(account: Account, during_sleep: Callable[[], Any] = lambda: None) -
     return account.run_at(account.now).counts["StartsOverdue"]
 
 
-def _expire(account: Account, name: str = "lease-dead-0") -> None:
-    """Add a lease whose holder has died."""
-    account.hold(name, **leased(NOW - CLOCK_SKEW_SECONDS) | {"state": "LEASED"})
+def _expire(account: Account, leases: int = 1) -> None:
+    """Add leases whose holders have died."""
+    for at in range(leases):
+        account.hold(f"lease-dead-{at}", **leased(NOW - CLOCK_SKEW_SECONDS) | {"state": "LEASED"})
+
+
+def _queue_in(account: Account, *processes: str) -> None:
+    """Add other processes, each with a request that can start."""
+    for name in processes:
+        account.processes.create(name, 1, "job")
+        account.accept({"process": name, "request_id": "b"})
 
 
 # Starts
@@ -74,8 +82,7 @@ def test_what_can_start_only_since_a_moment_is_started_and_not_counted(account: 
     """Its doorbell may be under way. Another process makes the run wait."""
     account.hold("p-x", "RUNNING")
     account.queue("a")
-    account.processes.create("q", 1, "job")
-    account.accept({"process": "q", "request_id": "b"})
+    _queue_in(account, "q")
     assert _overdue(account, lambda: account.free("p-x")) == 1
     assert account.states == {"a/1": "STARTED"}
 
@@ -89,8 +96,7 @@ def test_a_run_waits_only_if_something_could_start(queued: bool, account: Accoun
 
 
 def test_a_start_that_fails_is_overdue_and_the_next_process_is_dispatched(account: Account) -> None:
-    account.processes.create("q", 1, "job")
-    account.accept({"process": "q", "request_id": "b"})
+    _queue_in(account, "q")
     account.queue("a")
     failing = execution_name("p", "a", 1)
 
@@ -105,9 +111,7 @@ def test_a_start_that_fails_is_overdue_and_the_next_process_is_dispatched(accoun
 
 
 def test_an_outage_ends_the_dispatches(account: Account) -> None:
-    for name in ("q", "r", "s"):
-        account.processes.create(name, 1, "job")
-        account.accept({"process": name, "request_id": "b"})
+    _queue_in(account, "q", "r", "s")
     made = Calls(account.dynamodb).made
     refuse(account.dynamodb, "BatchGetItem", "ThrottlingException", times=99)
     account.run_at(NOW)
@@ -168,8 +172,7 @@ def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
 
 
 def test_a_malformed_item_and_a_malformed_row_keep_back_no_other_request(account: Account) -> None:
-    account.processes.create("q", 9, "job")
-    account.accept({"process": "q", "request_id": "b"})
+    _queue_in(account, "q")
     account.write("slot_limit", {"S": "1"})
     counts = account.run_at(NOW).counts
     assert (counts["MalformedProcesses"], account.executions()) == (1, [execution_name("q", "b", 1)])
@@ -207,8 +210,7 @@ def test_an_end_that_cannot_be_published_is_counted_and_the_others_are_published
 
 def test_expired_leases_are_removed_and_rung_for(account: Account) -> None:
     account.processes.set_limit("p", 2)
-    for at in range(2):
-        _expire(account, f"lease-dead-{at}")
+    _expire(account, 2)
     account.hold("lease-alive", **leased(NOW + 10 * GRACE) | {"state": "LEASED"})
     made = Calls(account.stepfunctions, account.glue).made
     counts = account.run_at(NOW).counts
@@ -237,8 +239,7 @@ def test_the_janitor_rings_also_if_another_caller_removed_the_lease(account: Acc
 def test_a_failed_removal_is_reported_and_only_an_outage_ends_them(
     times: int, code: str, removed: int, account: Account
 ) -> None:
-    for at in range(MANY):
-        _expire(account, f"lease-dead-{at}")
+    _expire(account, MANY)
     refuse(account.dynamodb, "UpdateItem", code, times=times)
     counts = account.run_at(NOW).counts
     assert (counts["JanitorErrors"], counts["LeasesExpired"]) == (1, removed)
@@ -275,9 +276,7 @@ def test_a_ring_that_fails_is_reported_and_the_others_follow(account: Account) -
 
 
 def test_after_its_time_a_run_starts_no_further_work(account: Account) -> None:
-    for at in range(3):
-        account.processes.create(f"q{at}", 1, "job")
-        account.accept({"process": f"q{at}", "request_id": "b"})
+    _queue_in(account, "q", "r", "s")
 
     def slow(**_: Any) -> None:
         account.now += RUN_SECONDS / 2
@@ -286,15 +285,6 @@ def test_after_its_time_a_run_starts_no_further_work(account: Account) -> None:
     account.now = NOW
     counts = account.janitor.run().counts
     assert (counts["JanitorRunsCutShort"], len(account.executions())) == (1, 2)
-
-
-def _many_expired(account: Account) -> None:
-    for at in range(MANY):
-        _expire(account, f"lease-dead-{at}")
-
-
-def _many_unpublished(account: Account) -> None:
-    _end(account, *map(str, range(MANY)))
 
 
 def _many_unsettled(account: Account) -> None:
@@ -308,13 +298,13 @@ def _many_unsettled(account: Account) -> None:
 @pytest.mark.parametrize(
     ("prepare", "operation"),
     [
-        (_many_expired, "dynamodb.UpdateItem"),
-        (_many_unpublished, "stepfunctions.SendTaskFailure"),
+        (lambda account: _expire(account, MANY), "dynamodb.UpdateItem"),
+        (lambda account: _end(account, *map(str, range(MANY))), "stepfunctions.SendTaskFailure"),
         (_many_unsettled, "stepfunctions.DescribeExecution"),
     ],
 )
 def test_each_part_leaves_a_run_time_for_its_other_work(
-    prepare: Callable[[Account], None], operation: str, account: Account
+    prepare: Callable[[Account], object], operation: str, account: Account
 ) -> None:
     """The service hardly answers: each call takes the timeouts of a call."""
 
@@ -323,8 +313,7 @@ def test_each_part_leaves_a_run_time_for_its_other_work(
         account.now += 24 * is_of_part
 
     prepare(account)
-    account.processes.create("q", 1, "job")
-    account.accept({"process": "q", "request_id": "a"})
+    _queue_in(account, "q")
     getattr(account, operation.partition(".")[0]).meta.events.register(f"provide-client-params.{operation}", slow)
     account.now = NOW
     account.janitor.run()

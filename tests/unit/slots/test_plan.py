@@ -89,10 +89,6 @@ def until(start_before: float, weight: int = 1) -> Queued:
     return Queued("", "", weight=weight, start_before=start_before)
 
 
-def named(execution: str) -> Queued:
-    return Queued(execution, "")
-
-
 def starts(planned: Plan) -> str:
     return "".join(start.execution for start in planned.starts)
 
@@ -120,7 +116,7 @@ EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
     ),
     "a request that has a holder is passed over": (
         a_process(2, 1),
-        a_queue(named("h0"), 1, 1),
+        a_queue(Queued("h0", ""), 1, 1),
         "b",
         {"h0": Starting(), "c": NoRoom(1, 0)},
     ),

@@ -93,19 +93,27 @@ def test_only_what_has_no_other_end_is_given_back(state: State, end: str, scene:
     assert scene.row(FIRST)["state"] == {"S": end or state}
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_what_holds_a_slot_stays(when: str, scene: QueueScene) -> None:
+def hold(scene: QueueScene) -> None:
+    scene.hold({FIRST: reserved()})
+
+
+@pytest.mark.parametrize(
+    ("before", "act", "refused"),
+    [
+        (hold, lambda _: None, NotRequeued("it holds a slot", "QUEUED", is_temporary=True)),
+        (lambda _: None, hold, NotRequeued("it holds a slot", "QUEUED", is_temporary=True)),
+        (lambda _: None, lambda at: at.record(FIRST, "SUCCEEDED"), NotRequeued(ENDED_OTHERWISE, "SUCCEEDED")),
+    ],
+    ids=["it holds a slot", "it gets a slot meanwhile", "an outcome is recorded meanwhile"],
+)
+def test_what_holds_a_slot_or_ends_meanwhile_stays(
+    before: Act, act: Act, refused: NotRequeued, scene: QueueScene
+) -> None:
     scene.queue("a")
-
-    def hold(scene: QueueScene) -> None:
-        scene.hold({FIRST: reserved()})
-
-    if when == "before":
-        hold(scene)
-    else:
-        meanwhile(scene, hold)
-    assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued("it holds a slot", "QUEUED", is_temporary=True)
-    assert scene.states == {"a": "QUEUED"}
+    before(scene)
+    meanwhile(scene, act)
+    assert scene.requeues.give_back("p", FIRST, LATER) == refused
+    assert scene.states == {"a": refused.state}
 
 
 @pytest.mark.parametrize(
@@ -123,16 +131,6 @@ def test_after_another_write_the_transaction_is_made_again(act: Act, put_back: i
     assert scene.requeues.give_back("p", FIRST, LATER) == Requeued(SECOND)
     assert scene.row(SECOND)["put_back"] == number(put_back)
     assert scene.item.get("grants", number(0)) == number(put_back)
-
-
-def test_an_outcome_that_is_recorded_meanwhile_counts(scene: QueueScene) -> None:
-    scene.queue("a")
-    meanwhile(scene, lambda scene: scene.record(FIRST, "SUCCEEDED"))
-    refused = scene.requeues.give_back("p", FIRST, LATER)
-    assert (refused, scene.states) == (
-        NotRequeued(ENDED_OTHERWISE, "SUCCEEDED"),
-        {"a": "SUCCEEDED"},
-    )
 
 
 def test_a_process_that_is_added_again_meanwhile_gets_its_grants(scene: QueueScene) -> None:
@@ -216,10 +214,6 @@ def test_what_cannot_run_again_is_not_redriven(
     assert (scene.row(FIRST), scene.row(SECOND)) == (row, {})
 
 
-def test_without_a_row_nothing_is_redriven(scene: QueueScene) -> None:
-    assert redriven(scene, "p-none") == NotRequeued("it has no row")
-
-
 @pytest.mark.parametrize(
     ("act", "reason", "state"),
     [
@@ -270,11 +264,12 @@ def test_requests_whose_next_attempt_is_the_same_row_do_not_keep_the_others_back
         scene.end(request.execution_name, "FAILED")
     names = [request.execution_name for request in [*of_callers, *resent]]
     exists = NotRequeued("its next attempt exists", "FAILED")
-    assert scene.requeues.redrive("p", [*names, execution_name("p", "c", 1)], LATER) == {
+    assert scene.requeues.redrive("p", [*names, "p-none", execution_name("p", "c", 1)], LATER) == {
         names[0]: Requeued(SECOND),
         names[1]: exists,
         names[2]: exists,
         names[3]: Requeued(execution_name("p", "b", 3)),
+        "p-none": NotRequeued("it has no row"),
         execution_name("p", "c", 1): Requeued(execution_name("p", "c", 2)),
     }
 
