@@ -264,14 +264,6 @@ def test_a_change_of_an_unknown_process_is_refused_without_a_ring(scene: Protoco
     assert scene.rings == []
 
 
-def test_a_pause_a_resume_and_a_rate_are_in_the_item(scene: ProtocolScene) -> None:
-    scene.operations.pause("p")
-    assert scene.process.paused
-    scene.operations.resume("p")
-    scene.operations.set_rate("p", Rate(10, 60, 1))
-    assert (scene.process.paused, scene.process.rate) == (False, Rate(10, 60, 1))
-
-
 def test_the_end_of_an_execution_makes_no_item_of_a_removed_process(scene: ProtocolScene) -> None:
     scene.slots.note_end("removed")
     assert scene.aws.tables.item("slots", "removed") == {}
@@ -280,7 +272,7 @@ def test_the_end_of_an_execution_makes_no_item_of_a_removed_process(scene: Proto
 def test_a_new_rate_begins_a_new_count(scene: ProtocolScene) -> None:
     scene.change(next_start=number(10**15), rate=Rate(1, 86_400).item)
     scene.operations.set_rate("p", Rate(10, 60))
-    assert scene.process.next_start == 0
+    assert (scene.process.next_start, scene.process.rate) == (0, Rate(10, 60))
     scene.operations.set_rate("p", None)
     assert not scene.item.keys() & {"rate", "next_start"}
 
