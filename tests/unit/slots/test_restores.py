@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.aws.dynamodb import Item
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.starts import AGE_SECONDS
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene
@@ -79,32 +77,6 @@ def test_a_request_whose_row_is_from_before_its_end_has_its_outcome_and_does_not
     assert ((row.state, row.code), row.open) == (end, None)
     assert (account.executions(), account.item().holders) == ([scene.execution], {})
     assert _ends(account) == published  # the same end again, which its consumers know
-
-
-def test_a_redrive_that_a_restore_has_undone_does_not_run_again(account: Account) -> None:
-    """The name of its next attempt is taken, by an execution that began before the row was accepted."""
-    scene = JanitorScene(account)
-    scene.start()
-    scene.release()
-    account.endings.publish("p", [scene.execution])
-    scene.abort()
-    backup = _backup(account, account.request_table)
-    account.requeues.redrive("p", [scene.execution], NOW)
-    second = execution_name("p", "order-1", 2)
-    assert list(account.dispatch().started) == [second]
-    account.confirm(second)
-    account.record(second, "SUCCEEDED")
-    account.free(second)
-    account.finish(second)
-
-    _restore(account, account.request_table, backup)
-    account.now = NOW + CLOCK_SKEW_SECONDS + 1
-    account.requeues.redrive("p", [scene.execution], account.now)
-    account.dispatch()
-
-    assert account.states == {"order-1/1": "REDRIVEN", "order-1/2": "REJECTED"}
-    assert account.row(second).code == "NameTaken"
-    assert account.executions() == sorted([scene.execution, second])
 
 
 # SlotTable
