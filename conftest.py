@@ -39,7 +39,6 @@ ALONE = (
     "test_docker_bridge",
     "test_dynamodb_local",
     "test_engine_deployment",
-    "test_index_queries",
     "test_lambda_code",
     "test_launcher",
     "test_local_up",

@@ -14,7 +14,6 @@ from dev.emulator.engine.emulator import PATCHES
 # In their order of application: a later one may wrap the functions of an earlier one.
 MODULES = (
     "dynamodb",
-    "dynamodb_indexes",
     "glue",
     "stepfunctions_executions",
     "stepfunctions_expressions",
