@@ -41,15 +41,22 @@ class Demand:
     shortest_job: float
 
 
-def demand(process: str, target: str, slots: int, weight: int = 1) -> Demand:
-    """The demand of a process with these names, this number of holders and this default weight."""
+def demand(process: str, target: str, slots: int, weight: int = 1, key_bytes: int = 0) -> Demand:
+    """The demand of a process with these names, this number of holders, this default weight and keys of this size."""
     names = len(process) + len(target)
     size = _ITEM + names + 2 * _number(slots * weight) + slots * (_HOLDER + names)
     if weight > 1:
         size += len("default_weight") + _number(weight) + slots * (1 + len("weight") + _number(weight))
+    if key_bytes:
+        size += slots * (1 + len("key") + key_bytes)
     units = CYCLE_WRITES * max(1, -(-size // KB))
     starts = PARTITION_UNITS / units
     return Demand(size, units, starts, slots / starts)
+
+
+def key_bytes(process: Process) -> int:
+    """The size of the longest key that a process has now."""
+    return max((len(key.encode()) for key in {*process.held_by_key, *process.key_limits}), default=0)
 
 
 def size_problems(process: Process, slots: int, run_seconds: float | None = None) -> list[str]:
@@ -59,7 +66,7 @@ def size_problems(process: Process, slots: int, run_seconds: float | None = None
         slots: the most holders that it may have.
         run_seconds: how long its jobs usually take. None: not known, so a minute.
     """
-    needed = demand(process.name, process.target, slots, process.default_weight)
+    needed = demand(process.name, process.target, slots, process.default_weight, key_bytes(process))
     if needed.shortest_job <= (USUAL_JOB if run_seconds is None else run_seconds):
         return []
     known = "" if run_seconds is None else f" (they usually take {run_seconds:.0f} s)"

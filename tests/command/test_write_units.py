@@ -10,7 +10,7 @@ import pytest
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import read_process
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.write_units import CYCLE_WRITES, KB, demand, size_problems
+from slotkeeper_cli.write_units import CYCLE_WRITES, KB, demand, key_bytes, size_problems
 from tests.simulation.account.tables import create_table
 from tests.simulation.aws.attributes import item_bytes
 from tests.simulation.frozen import freeze
@@ -34,10 +34,11 @@ def units_of_a_put(dynamodb: Any, item: dict[str, Any]) -> float:
     return units
 
 
-def process_item(process: str, target: str, holders: int, weight: int = 1) -> dict[str, Any]:
+def process_item(process: str, target: str, holders: int, weight: int = 1, key: str = "") -> dict[str, Any]:
     """The item of a process whose slots are all in use, in DynamoDB's own form."""
     weights = {} if weight == 1 else {"weight": {"N": str(weight)}}
-    holder = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1789999999"}, "job": {"S": target}, **weights}}
+    keys = {"key": {"S": key}} if key else {}
+    holder = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1789999999"}, "job": {"S": target}, **weights, **keys}}
     item: dict[str, Any] = {
         "process_name": {"S": process},
         "slot_limit": {"N": str(holders * weight)},
@@ -71,10 +72,12 @@ def test_dynamodb_local_computes_the_same_size_of_a_value(dynamodb: Any, value: 
 @pytest.mark.parametrize("weight", [1, 4, 100])
 @pytest.mark.parametrize("holders", [1, 10, 100, 500])
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("key", ["", "ä" * 32])
 def test_dynamodb_local_computes_the_same_units_of_a_process(
-    dynamodb: Any, names: tuple[str, str], holders: int, weight: int
+    dynamodb: Any, names: tuple[str, str], holders: int, weight: int, key: str
 ) -> None:
-    item, needed = process_item(*names, holders, weight), demand(*names, holders, weight)
+    item = process_item(*names, holders, weight, key)
+    needed = demand(*names, holders, weight, key_bytes(read_process(item)))
     assert needed.bytes == item_bytes(freeze(item))
     assert needed.cycle_units == CYCLE_WRITES * units_of_a_put(dynamodb, item)
 

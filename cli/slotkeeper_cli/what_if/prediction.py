@@ -28,7 +28,7 @@ from slotkeeper_cli.conditions import of_key
 from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.replay import START_SECONDS, QueuedWork, Replay, SettingsChange
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
-from slotkeeper_cli.write_units import demand
+from slotkeeper_cli.write_units import demand, key_bytes
 
 # Fewer do not show a p90.
 MIN_SAMPLES = 20
@@ -112,7 +112,8 @@ def predict(
     recorded, check = _recorded(recording), _course(recording, lengths, observed)
     _check_agreement(recording, check, observed)
     weight = other.process.default_weight
-    needed = demand(other.process.name, other.process.target, max(1, limit // weight), weight)
+    of_keys = key_bytes(other.process)
+    needed = demand(other.process.name, other.process.target, max(1, limit // weight), weight, of_keys)
     observed = replace(observed, pace=max(observed.pace, 1 / needed.starts_a_second))
     replayed = _course(other, _scaled(lengths, duration_factor), observed)
     low, high = (_scaled(each, duration_factor) for each in _bounds(recording, lengths))
