@@ -6,10 +6,8 @@ Developer Guide, "Handling errors in Step Functions workflows"). A lost answer i
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +23,7 @@ from tests.workflow.definition import END, definition
 from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
 
 if TYPE_CHECKING:
-    import pytest
+    pass
 
 # The substitutions of a deployment.
 SLOTS, ROWS, BELLS = "slots", "requests", "bells"
@@ -233,10 +231,3 @@ def _iso(moment: Any) -> str:
 workflow = Program("workflow", run)
 cleared(entered.clear)
 cleared(interpreter.forget)
-
-
-def change_state(patch: pytest.MonkeyPatch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Another definition of one of the workflow's states, for a control."""
-    fields = copy.deepcopy(STATES[name].fields)
-    change(fields)
-    patch.setitem(STATES, name, State(fields))

@@ -22,7 +22,6 @@ from tests.proof.slots.steps import (
     OTHERS,
     PREMISES,
     REPAIRS,
-    SET_KEY_LIMIT,
     SET_RATE,
     Recorder,
     Step,
@@ -30,7 +29,7 @@ from tests.proof.slots.steps import (
 from tests.proof.slots.symbols import Search, counterexample
 from tests.simulation.frozen import freeze, thaw
 
-ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE | SET_KEY_LIMIT
+ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE
 
 # A claim about a write: the item before it, its effect, and the request.
 Claim = Callable[[AnyItem, Effect, dict[str, Any]], BoolRef]
@@ -83,10 +82,6 @@ def counterexamples(step: Performed, claim: Claim, change: Change = lambda reque
     return [each for each in found if each]
 
 
-def keeps_the_drift(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    return after.drift == item.drift
-
-
 def admits_what_fits(item: AnyItem, after: Effect, request: dict[str, Any]) -> BoolRef:
     as_at_the_read = Int("held read") - Int("in use read") == item.drift
     premises = [And(item.drift == 0, as_at_the_read), item.held == item.count]
@@ -96,29 +91,9 @@ def admits_what_fits(item: AnyItem, after: Effect, request: dict[str, Any]) -> B
     return And(after.limit == item.limit, Implies(Or(*premises), fits))
 
 
-def adds_no_weight(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    return And(after.held <= item.held, after.count <= item.count)
-
-
-def corrects_the_counter(_: AnyItem, after: Effect, __: Any) -> BoolRef:
-    return after.drift == 0
-
-
-def adds_no_holder_above_the_most(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    return Implies(after.count > item.count, after.count <= MAX_HOLDERS)
-
-
-def removes_an_expired_lease(item: AnyItem, _: Effect, __: Any) -> BoolRef:
-    return item.holder("x").numbers["until"] + CLOCK_SKEW_SECONDS <= NOW
-
-
 def extends_only_its_own(item: AnyItem, after: Effect, _: Any) -> BoolRef:
     before, now = item.holder("me").numbers, after.named["me"].numbers
     return And(now["until"] > before["until"], before["code"] == now["code"], before["code"] == text_number("own"))
-
-
-def ends_only_its_own(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    return item.holder("me").numbers["code"] == text_number("own")
 
 
 INTERVAL, LEAD = Int("interval read"), Int("lead read")
@@ -135,10 +110,6 @@ def starts_when_due(item: AnyItem, after: Effect, request: dict[str, Any]) -> Bo
         due.append(next_start <= NOW * 1000 + LEAD)
         next_start = If(next_start > NOW * 1000, next_start, NOW * 1000) + INTERVAL
     return Implies(item.has_rate, And(item.is_as_read, *due, after.next_start >= next_start))
-
-
-def is_no_start(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    return And(after.next_start == item.next_start, after.keeps_rate)
 
 
 def is_noted_in_grants(item: AnyItem, after: Effect, _: Any) -> BoolRef:
@@ -161,18 +132,30 @@ def keeps_the_limit_of_its_keys(item: AnyItem, after: Effect, request: dict[str,
 
 
 CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {
-    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT | SET_RATE | SET_KEY_LIMIT),
-    "repaired": (corrects_the_counter, REPAIRS),
+    "kept": (lambda item, after, _: after.drift == item.drift, GRANTS | OTHERS | ADOPT | SET_RATE),
+    "repaired": (lambda _, after, __: after.drift == 0, REPAIRS),
     "fits": (admits_what_fits, GRANTS),
-    "most": (adds_no_holder_above_the_most, GRANTS),
-    "adds nothing": (adds_no_weight, OTHERS | REPAIRS | SET_RATE | SET_KEY_LIMIT),
+    "most": (lambda item, after, _: Implies(after.count > item.count, after.count <= MAX_HOLDERS), GRANTS),
+    "adds nothing": (
+        lambda item, after, _: And(after.held <= item.held, after.count <= item.count),
+        OTHERS | REPAIRS | SET_RATE,
+    ),
     "due": (starts_when_due, GRANTS),
-    "no start": (is_no_start, OTHERS | REPAIRS | ADOPT | SET_KEY_LIMIT),
+    "no start": (
+        lambda item, after, _: And(after.next_start == item.next_start, after.keeps_rate),
+        OTHERS | REPAIRS | ADOPT,
+    ),
     "noted": (is_noted_in_grants, ALL),
     "key fits": (keeps_the_limit_of_its_keys, KEYED),
     "extension": (extends_only_its_own, {"extend a lease": OTHERS["extend a lease"]}),
-    "expired": (removes_an_expired_lease, {"expire": OTHERS["expire"]}),
-    "end": (ends_only_its_own, {"release a lease": OTHERS["release a lease"]}),
+    "expired": (
+        lambda item, *_: item.holder("x").numbers["until"] + CLOCK_SKEW_SECONDS <= NOW,
+        {"expire": OTHERS["expire"]},
+    ),
+    "end": (
+        lambda item, *_: item.holder("me").numbers["code"] == text_number("own"),
+        {"release a lease": OTHERS["release a lease"]},
+    ),
 }
 
 

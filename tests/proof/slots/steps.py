@@ -255,6 +255,11 @@ OTHERS: dict[str, Step] = {
     "end without a target": lambda recorder, _: _rows(recorder).end_homeless("p", _LEAVINGS, NOW, exists=True),
     "give back": _give_back,
     "set the limit": lambda recorder, _: _of(Processes, recorder).set_limit("p", 7),
+    "set the limit of each key": _set_key_limit(1),
+    "remove the limit of each key": _set_key_limit(None),
+    "set the limit of a key": _set_key_limit(1, "k"),
+    "repair the limit of each key": _repair_key_limit,
+    "remove the limit of a key": _set_key_limit(None, "k"),
     "change the target": lambda recorder, _: _of(Processes, recorder).change_target("p", "job", "other"),
     "pause": lambda recorder, _: _of(Processes, recorder).pause("p"),
     "resume": lambda recorder, _: _of(Processes, recorder).resume("p"),
@@ -294,15 +299,6 @@ GRANTS |= PACED | KEYED
 SET_RATE: dict[str, Step] = {
     "set the rate": lambda recorder, _: _of(Processes, recorder).set_rate("p", Rate(10, 60)),
     "remove the rate": lambda recorder, _: _of(Processes, recorder).set_rate("p", None),
-}
-
-# The writes that change the limit of a key, or of each key.
-SET_KEY_LIMIT: dict[str, Step] = {
-    "set the limit of each key": _set_key_limit(1),
-    "remove the limit of each key": _set_key_limit(None),
-    "set the limit of a key": _set_key_limit(1, "k"),
-    "repair the limit of each key": _repair_key_limit,
-    "remove the limit of a key": _set_key_limit(None, "k"),
 }
 
 # The writes that make the counter the sum of the weights.
