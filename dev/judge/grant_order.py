@@ -47,6 +47,9 @@ class _Queue:
 
     def __init__(self) -> None:
         self.item: Item | None = None
+        self.used: Counter[str] = (
+            Counter()
+        )  # by each key when `grants` last changed: a plan may not know a later release
         self.rows: dict[str, Row] = {}
         self.known_from: dict[str, int] = {}  # the value of `grants` from which a plan knows the request
 
@@ -60,12 +63,15 @@ class _Queue:
     def take_item(self, item: Item) -> Iterator[Breach]:
         before, self.item = self.item, item
         if before is None:
+            self.used = item.held_by_key
             return
         for name in before.holders.keys() - item.holders.keys():  # a reservation that was put back
             self.known_from[name] = item.grants
         added = {name for name, each in item.holders.items() if name not in before.holders and each.state == "RESERVED"}
         if added and added <= self.rows.keys():
             yield from self._wrong_grant(before, item, [self.rows[name] for name in added])
+        if item.grants != before.grants:
+            self.used = item.held_by_key
 
     def _wrong_grant(self, before: Item, item: Item, added: Sequence[Row]) -> Iterator[Breach]:
         """The breaches of a grant. That of some requests must be possible in the order of their turns."""
@@ -74,7 +80,7 @@ class _Queue:
             for name, row in self.rows.items()
             if name not in item.holders and self._weight(row) <= min(before.limit, before.limit_of(row.key))
         ]
-        used, last = before.held_by_key, dict(before.after_keys)
+        used, last = self.used.copy(), dict(before.after_keys)
         left = sorted(added, key=lambda row: row.place)
         while left:
             after = last.get(left[0].rank, "")

@@ -106,6 +106,10 @@ ORDERS: dict[str, tuple[list[Item | Row], str]] = {
         [_keyed(1, "k0", limit=1), K1, L1, _keyed(2, "k0", limit=1), _keyed(3, "k0", "l1", turns="l", limit=1)],
         "",
     ),
+    "a key that was at its limit when its plan was made": (
+        [*(_keyed(1, "k0", limit=1), K1, L1, _keyed(2, "k0", limit=1)), _keyed(2, limit=1), _keyed(3, "l1", turns="l")],
+        "",
+    ),
     "a key that a heavier request keeps back, which the plan perhaps knew": (
         [
             *(_keyed(1, "k0", limit=2), K2, L1, _keyed(2, "k0", limit=2), K1._replace(weight=2)),

@@ -325,12 +325,6 @@ KEYS = [
         keyed("key limit, 2 requests in a batch, one invocation dies", "S12"),
     ),
     Row(
-        "s12-no-limit-of-a-key",
-        "A dispatch ignores the limit of a key.",
-        set_to(Process, "limit_of", lambda *_: None),
-        keyed("key limit, 2 requests in a batch, one invocation dies", "S12"),
-    ),
-    Row(
         "s6-leases-count-as-requests-without-a-key",
         "A request without a key waits for the end of a lease, next to a free slot.",
         set_to(Process, "held_by_key", property(held_with_leases)),
