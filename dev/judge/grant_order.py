@@ -47,9 +47,8 @@ class _Queue:
 
     def __init__(self) -> None:
         self.item: Item | None = None
-        self.used: Counter[str] = (
-            Counter()
-        )  # by each key when `grants` last changed: a plan may not know a later release
+        # By each key when `grants` last changed. A plan may not know what was released after that.
+        self.used: Counter[str] = Counter()
         self.rows: dict[str, Row] = {}
         self.known_from: dict[str, int] = {}  # the value of `grants` from which a plan knows the request
 
