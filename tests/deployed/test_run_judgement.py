@@ -37,8 +37,6 @@ def test_a_write_that_no_condition_allows_fails_the_run() -> None:
 @pytest.mark.parametrize(
     ("holder", "limits", "breach"),
     [
-        (Holder("RESERVED", key="k"), {"key_limit": 2}, ""),
-        (Holder("RESERVED", key="k"), {"key_limit": 1}, "key 'k' has 2 of 1"),
         (Holder("RESERVED", key="k"), {"key_limit": 2, "key_limits": {"k": 1}}, "key 'k' has 2 of 1"),
         (Holder("RESERVED", weight=2), {"key_limit": 1}, "key '' has 2 of 1"),
         (Holder("LEASED", key="", weight=2), {"key_limit": 1}, ""),

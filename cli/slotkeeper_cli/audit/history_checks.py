@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -169,14 +169,10 @@ def _above(
 ) -> str:
     newest = ", ".join(each.execution for each in sorted(active, key=lambda each: each.started)[-3:])
     text = f"{what}: {weight:,} of {limit:,} at {iso(at)} by {_plural(kind)}, the last of {newest}"
-    acts = acts_of(history, active[0].process)
-    forced = [each for each in acts if _is_override(each.action, each.fields) and each.at <= at]
+    # An operator's changes that may let one more run than the limit.
+    acts = [(act, act.fields) for act in acts_of(history, active[0].process) if act.at <= at]
+    forced = [act for act, of in acts if act.action == "stack restore" or of.get("forced") or of.get("adopt")]
     return f"{text}; after {forced[-1].action} at {iso(forced[-1].at)} by {forced[-1].by}" if forced else text
-
-
-def _is_override(action: str, fields: Mapping[str, Any]) -> bool:
-    """Whether an operator's change may let one more run than the limit."""
-    return bool(fields.get("forced")) or action == "stack restore" or bool(fields.get("adopt"))
 
 
 def accounted(history: WorkHistory) -> CheckResult:
