@@ -86,10 +86,10 @@ attributes = st.recursive(
 
 
 @st.composite
-def items(draw: st.DrawFn, valid: dict[str, Any], most: int = 3) -> dict[str, Any]:
-    """A valid item in which up to `most` attributes, at any depth, are replaced, added or removed."""
+def items(draw: st.DrawFn, valid: dict[str, Any]) -> dict[str, Any]:
+    """A valid item in which up to three attributes, at any depth, are replaced, added or removed."""
     made: dict[str, Any] = json.loads(json.dumps(valid))
-    for _ in range(draw(st.integers(0, most))):
+    for _ in range(draw(st.integers(0, 3))):
         inside = made
         while True:
             name = draw(st.sampled_from([*sorted(inside), "more"]))

@@ -41,11 +41,6 @@ def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused
     if not isinstance(planned, Request):
         assert planned.request_id == message.request_id
         return
-    again = parse_request(_delivery(planned.to_json()))
+    again = parse_request(Delivery("another", planned.to_json(), "any group", "1", 1_800_000_000.0))
     assert (again.request_id, again.attempt) == (message.request_id, message.attempt)
     assert again.execution_name == execution_name("p", message.request_id, message.attempt)
-
-
-def _delivery(body: str) -> Delivery:
-    """The message as the starter receives it."""
-    return Delivery("another", body, "any group", "1", 1_800_000_000.0)

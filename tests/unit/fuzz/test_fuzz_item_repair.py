@@ -8,14 +8,13 @@ from hypothesis import example, given
 
 from slotkeeper.slots.process import find_faults, read_process
 from slotkeeper_cli.item_repair import Known, plan_repair, value_at
-from tests.unit.fuzz.strategies import items
-from tests.unit.fuzz.test_fuzz_slot_items import VALID
+from tests.unit.fuzz.test_fuzz_slot_items import OTHERS, VALID
 
 NOW = 1_790_000_000.0
 RUNS = Known(NOW - 60, "job", 2)
 
 
-@given(item=items(VALID).map(lambda item: item | {"process_name": {"S": "p"}}))
+@given(item=OTHERS)
 @example(item=VALID | {"slots_in_use": {"S": "3"}, "holders": {"M": {"p-1": {"S": "x"}}}})
 @example(item=VALID | {"slot_limit": None} | {"holders": {"M": {"p-9": {"NULL": True}}}})
 def test_a_plan_drops_no_holder_and_admits_no_more(item: dict[str, Any]) -> None:

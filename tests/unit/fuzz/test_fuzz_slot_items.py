@@ -53,8 +53,7 @@ ROW = {
 }
 
 
-def others() -> st.SearchStrategy[dict[str, Any]]:
-    return items(VALID).map(lambda item: item | {"process_name": {"S": "p"}})
+OTHERS = items(VALID).map(lambda item: item | {"process_name": {"S": "p"}})
 
 
 def other_rows() -> st.SearchStrategy[dict[str, Any]]:
@@ -76,7 +75,7 @@ def understood(item: dict[str, Any]) -> bool:
     return True
 
 
-@given(item=others())
+@given(item=OTHERS)
 @example(item=VALID)
 @example(item=VALID | {"holders": {"M": {"p-1": {"S": "no map"}}}})
 def test_an_item_has_faults_exactly_if_it_cannot_be_read(item: dict[str, Any]) -> None:
@@ -86,7 +85,7 @@ def test_an_item_has_faults_exactly_if_it_cannot_be_read(item: dict[str, Any]) -
     assert len({fault.keys for fault in faults}) == len(faults)
 
 
-@given(before=others(), row=other_rows())
+@given(before=OTHERS, row=other_rows())
 @example(before=VALID | {"slot_limit": {"S": "3"}}, row=ROW).via("F7: a limit that is a string")
 @example(before=VALID | {"holders": {"L": []}}, row=ROW).via("a list has a size, but no holder can be added")
 def test_f7_a_message_for_any_item_next_to_any_row_is_queued(
@@ -126,7 +125,7 @@ HEALTHY_ROW = {name: value for name, value in HEALTHY_ROW.items() if name not in
 
 @share(0.5)
 @given(
-    before=others(),
+    before=OTHERS,
     row=other_rows(),
     status=st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT", "PENDING_REDRIVE"]),
 )
@@ -160,7 +159,7 @@ inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not J
 
 @share(0.5)
 @given(
-    before=others(),
+    before=OTHERS,
     name=names | st.sampled_from(["p-1", "p-2", "-p", "p", "p-"]),
     status=st.sampled_from(["FAILED", "ABORTED", "TIMED_OUT", "RUNNING"]),
     input=inputs,

@@ -95,13 +95,6 @@ def test_a_start_is_marked_once_while_the_request_is_queued(scene: QueueScene) -
     assert scene.row(name)["state"] == {"S": "SUCCEEDED"}
 
 
-def test_a_malformed_row_waits_and_keeps_back_no_other(scene: QueueScene) -> None:
-    names = scene.queue("a", "b", when_busy="skip")
-    scene.aws.tables.put("requests", scene.row(names[0]) | {"start_before": {"S": "soon"}})
-    assert [each.execution for each in scene.requests.queue("p", 2).requests] == [names[1]]
-    assert [each.execution for each in scene.requests.due("p", NOW)] == [names[1]]
-
-
 # Exits without a start
 
 

@@ -146,8 +146,6 @@ def test_a_next_attempt_that_exists_is_not_overwritten(scene: QueueScene) -> Non
     scene.accept(Request("p", {"--day": "2"}, "a", attempt=2))
     before = scene.row(SECOND)
     assert scene.requeues.give_back("p", FIRST, LATER) == NotRequeued("its next attempt exists", "QUEUED")
-    scene.end(FIRST, "FAILED")
-    assert redriven(scene, FIRST) == NotRequeued("its next attempt exists", "FAILED")
     assert (scene.row(SECOND), scene.process.grants) == (before, 7)
 
 
@@ -200,7 +198,6 @@ def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueS
         ("REDRIVEN", {}, "it is REDRIVEN"),
         ("TOO_LATE", {}, "its start_before has passed: state a new one"),
         ("REJECTED", {"body": None}, NO_CONTENT),
-        ("FAILED", {"open": number(-NOW)}, UNPUBLISHED),
     ],
 )
 def test_what_cannot_run_again_is_not_redriven(
