@@ -46,19 +46,14 @@ def test_f19_requests_of_an_unknown_process_are_rejected_in_rounds(scene: QueueS
     assert "process 'p' does not exist" in report.left[0].reason
 
 
-def test_requests_of_a_process_for_leases_are_rejected(scene: QueueScene) -> None:
+def test_requests_of_a_process_for_leases_are_rejected_unless_they_hold_a_slot(scene: QueueScene) -> None:
     scene.queue("a", weight=9)  # above its limit
-    scene.change(target={"S": "none"})
-    (rejected,) = scene.dispatch().left
-    assert (rejected.code, scene.states, scene.process.grants) == ("LeasesOnly", {"a": "REJECTED"}, 8)
-
-
-def test_a_request_that_holds_a_slot_of_a_process_that_is_now_for_leases_ends_with_its_work(scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
+    (name,) = scene.queue("holds")
     scene.hold({name: running()})
     scene.change(target={"S": "none"})
-    assert scene.dispatch() == Report()
-    assert (scene.states, scene.rings) == ({"a": "QUEUED"}, [])
+    (rejected,) = scene.dispatch().left
+    assert (rejected.code, scene.states) == ("LeasesOnly", {"a": "REJECTED", "holds": "QUEUED"})
+    assert (scene.process.grants, scene.rings) == (8, [])
 
 
 # What is read

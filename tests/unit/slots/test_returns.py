@@ -182,14 +182,6 @@ def test_a_redriven_request_is_placed_as_if_it_was_sent_now(state: State, scene:
     assert not row.keys() & {"put_back", "failed", "code", "reason", "cause"}
 
 
-def test_a_redriven_request_has_no_time_unless_a_new_one_is_stated(scene: QueueScene) -> None:
-    scene.queue("a", start_before=SOON)
-    scene.end(FIRST, "FAILED")
-    assert redriven(scene, FIRST) == Requeued(SECOND)
-    assert "start_before" not in json.loads(scene.row(SECOND)["body"]["S"])
-    assert not scene.row(SECOND).keys() & {"start_before", "deadline"}
-
-
 @pytest.mark.parametrize(
     ("state", "changes", "reason"),
     [
@@ -234,9 +226,9 @@ def test_what_changes_meanwhile_is_left_and_the_rest_redriven(
     assert scene.states == {"a": state, "b": "QUEUED"}
 
 
-def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene) -> None:
+def test_many_requests_are_redriven_in_batches_in_their_order_and_without_their_times(scene: QueueScene) -> None:
     """DynamoDB takes 100 keys in one read and 4 MB in a transaction (API Reference)."""
-    names = scene.queue(*(f"{at:03}" for at in range(MAX_READS + MAX_REDRIVES + 1)))
+    names = scene.queue(*(f"{at:03}" for at in range(MAX_READS + MAX_REDRIVES + 1)), start_before=SOON)
     for name in names:
         scene.end(name, "FAILED")
     scene.aws.unread_once = {names[1]}
@@ -248,8 +240,10 @@ def test_many_requests_are_redriven_in_batches_in_their_order(scene: QueueScene)
     assert ([*done], {type(each) for each in done.values()}) == (names, {Requeued})
     assert max(len(each["requests"]["Keys"]) for each in reads) <= 100
     assert {len(each) for each in writes} <= {2 * MAX_REDRIVES, 2}
-    ids = [scene.row(each.execution)["request_id"]["S"] for each in scene.requests.queue("p", 9).requests]
+    rows = [scene.row(each.execution) for each in scene.requests.queue("p", 9).requests]
+    ids = [row["request_id"]["S"] for row in rows]
     assert (len(ids), ids) == (len(names), sorted(ids))
+    assert not any(row.keys() & {"start_before", "deadline"} or SOON in row["body"]["S"] for row in rows)
 
 
 def test_requests_whose_next_attempt_is_the_same_row_do_not_keep_the_others_back(scene: QueueScene) -> None:
