@@ -23,7 +23,6 @@ from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
 LIMIT = 1
-REFUSED = "ConditionalCheckFailedException"
 SOON = "2027-01-15T08:01:00Z"  # a minute after NOW
 
 
@@ -229,7 +228,7 @@ def test_a_grant_that_may_have_been_made_fails_the_dispatch(scene: QueueScene) -
     written = scene.item | {"grants": number(9)}
     scene.change(holders={"M": {}}, slots_in_use=number(0), grants=number(7))
     before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", written))
-    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
+    refuse(scene.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1, Item=written)
     with pytest.raises(DispatchFailed) as failure:
         scene.dispatch()
     assert (scene.ran, failure.value.again_after) == ([], AGE_SECONDS + 1 + CLOCK_SKEW_SECONDS)

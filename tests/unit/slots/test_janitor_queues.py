@@ -202,7 +202,7 @@ def test_an_end_that_cannot_be_published_is_counted_and_the_others_are_published
     assert [name for name, _ in account.rows.unpublished("p").rows] == [malformed]
     account.set_row(malformed, state={"S": "DONE"})
     assert account.run_at(NOW + 60).counts["MalformedRequests"] == 1
-    assert account.row(other).open is None
+    assert (account.row(other).open, account.answers) == (None, [("token", "Cancelled", "why")])
 
 
 # Leases
