@@ -26,7 +26,7 @@ RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
 FUNCTIONS = {n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
 
 
-def _properties(name: str) -> Any:
+def properties(name: str) -> Any:
     return RESOURCES[name]["Properties"]
 
 
@@ -72,7 +72,7 @@ def test_a_function_takes_batches_of_a_size_and_reports_failed_items() -> None:
         for function, queue, concurrency, messages in SOURCES
     ]
     for function, queue, *_ in SOURCES:
-        assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS[function]["Timeout"]
+        assert properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS[function]["Timeout"]
 
 
 def test_the_longest_call_fits_what_a_dispatch_keeps_of_its_invocation() -> None:
@@ -82,7 +82,7 @@ def test_the_longest_call_fits_what_a_dispatch_keeps_of_its_invocation() -> None
 
 def test_a_ring_outlives_its_delay_and_its_deliveries_and_is_gone_after_an_hour() -> None:
     """The janitor repeats what was dropped. An older ring has nothing to start."""
-    queue = _properties("DispatchQueue")
+    queue = properties("DispatchQueue")
     assert MAX_DELAY_SECONDS + 2 * queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] == 3600
     assert "RedrivePolicy" not in queue
 
@@ -90,7 +90,7 @@ def test_a_ring_outlives_its_delay_and_its_deliveries_and_is_gone_after_an_hour(
 def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
     """And the process is created after its workflow is permitted to run the job."""
     of_runs = {"glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"}
-    permitted = _properties("PermittedJobs")["JobArns"]
+    permitted = properties("PermittedJobs")["JobArns"]
     roles = set()
     for name, role in RESOURCES.items():
         policies = role["Properties"].get("Policies", []) if role["Type"] == "AWS::IAM::Role" else []
@@ -103,28 +103,25 @@ def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
     assert RESOURCES["Process"]["DependsOn"] == "WorkflowRole"
 
 
-def test_the_queue_is_fifo_by_group() -> None:
+def test_the_queue_is_fifo_by_group_and_takes_the_largest_messages() -> None:
     """Of any group, and senders of different groups do not share a limit of messages a second."""
     for name in ("RequestQueue", "RequestDeadLetterQueue"):
-        queue = _properties(name)
+        queue = properties(name)
         assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (
             True,
             "messageGroup",
             "perMessageGroupId",
         )
         assert "ContentBasedDeduplication" not in queue  # a send without an id fails, instead of being dropped
+        # The largest of SQS (SQS guide, "Amazon SQS message quotas"). The starter rejects a request that is too large,
+        # and states its size. SQS would only refuse the sender's call.
+        assert queue["MaximumMessageSize"] == 1_048_576
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:
     """SQS dead-letters without a reason, so an hour of failing calls must come first."""
-    queue = _properties("RequestQueue")
+    queue = properties("RequestQueue")
     assert queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"] >= 3600
-
-
-def test_no_message_is_too_large_for_the_queue_or_its_dead_letter_queue() -> None:
-    """The starter rejects a request that is too large, and states its size. SQS would only refuse the sender's call."""
-    for name in ("RequestQueue", "RequestDeadLetterQueue"):
-        assert _properties(name)["MaximumMessageSize"] == 1_048_576  # SQS guide, "Amazon SQS message quotas"
 
 
 SUMMARY = (
@@ -146,7 +143,7 @@ def test_an_index_of_the_requests_contains_what_its_readers_need_and_no_body_or_
 ) -> None:
     """The local ones exist from the table's creation: none can be added later (DynamoDB guide, "Local secondary
     indexes")."""
-    table = _properties("RequestTable")
+    table = properties("RequestTable")
     types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
     found = {}
     for index in table[f"{scope}SecondaryIndexes"]:
@@ -163,17 +160,17 @@ def test_f10_no_function_has_a_slot_limit_in_its_settings() -> None:
     """The limit is data, in one place: two deployments cannot disagree on it."""
     mentions = re.findall(r"Ref SlotLimit", (ROOT / "template.yaml").read_text())
     assert len(mentions) == 1
-    assert "SlotLimit" in str(_properties("Process"))
+    assert "SlotLimit" in str(properties("Process"))
 
 
 def test_f12_glue_does_not_retry_the_sample_job() -> None:
-    assert _properties("SampleJob")["MaxRetries"] == 0
+    assert properties("SampleJob")["MaxRetries"] == 0
 
 
 def test_f3_glue_allows_at_least_as_many_runs_as_any_slot_limit() -> None:
     from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT
 
-    assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_HOLDERS
+    assert properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_HOLDERS
     assert TEMPLATE["Parameters"]["SlotLimit"]["MaxValue"] == MAX_SLOT_LIMIT
 
 
@@ -191,7 +188,7 @@ def test_a_janitor_run_is_neither_retried_nor_queued_and_ends_before_its_timeout
 
 def test_an_end_outlives_its_two_checks_and_a_weekend_with_the_event_source_disabled() -> None:
     longest_gap = TEMPLATE["Parameters"]["CheckGapSeconds"]["MaxValue"]
-    queue = _properties("EndingQueue")
+    queue = properties("EndingQueue")
     assert 2 * longest_gap + queue["VisibilityTimeout"] < MAX_WAIT_SECONDS
     assert queue["MessageRetentionPeriod"] == 4 * 86_400
 
@@ -202,7 +199,7 @@ def test_f20_the_rules_pattern_matches_what_step_functions_sends(status: str) ->
     sample = json.loads((ROOT / "events" / "ending" / "succeeded.json").read_text())
     event = json.loads(sample["Records"][0]["body"])
     event["detail"]["status"] = status
-    pattern = _properties("WorkflowClosedRule")["EventPattern"]
+    pattern = properties("WorkflowClosedRule")["EventPattern"]
     assert pattern["detail"]["stateMachineArn"] == [{"Ref": "Workflow"}]
     ours = {**pattern["detail"], "stateMachineArn": [event["detail"]["stateMachineArn"]]}
     assert _matches({**pattern, "detail": ours}, event)
@@ -216,23 +213,15 @@ def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "EndingRole"])
-def test_f2_roles_that_end_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
-    """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive without an error."""
-    glue = [s for s in statements(name) if "glue:" in str(s["Action"])]
-    assert len(glue) == 1
-    assert {"glue:GetJobRuns", "glue:BatchStopJobRun"} <= set(glue[0]["Action"])
-
-
 def statements(role: str) -> list[Any]:
     """The statements of a role's policies."""
-    policies = _properties(role)["Policies"]
+    policies = properties(role)["Policies"]
     return [each for policy in policies for each in policy["PolicyDocument"]["Statement"] if "Action" in each]
 
 
 def test_the_workflow_uses_exactly_the_substitutions_of_the_template() -> None:
     used = set(re.findall(r"\$\{(\w+)\}", FILE.read_text()))
-    assert used == _properties("Workflow")["DefinitionSubstitutions"].keys()
+    assert used == properties("Workflow")["DefinitionSubstitutions"].keys()
     assert definition()["QueryLanguage"] == "JSONata"
 
 

@@ -25,7 +25,7 @@ from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, parse_policy
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.template.client_configs import longest_call
-from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, statements
+from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, properties, statements
 from tests.template.watched import ALARMS, STACK
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
@@ -35,10 +35,6 @@ WORKER = FUNCTIONS["WorkerFunction"]
 LOOPING = ("StarterFunction", "WorkerFunction")
 TERMINATED = [name for name in FUNCTIONS if name not in LOOPING]
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
-
-
-def _properties(name: str) -> Any:
-    return RESOURCES[name]["Properties"]
 
 
 def _variables(function: str) -> Any:
@@ -53,7 +49,7 @@ def _variables(function: str) -> Any:
 
 def test_the_lease_of_a_dead_worker_has_expired_when_its_message_returns() -> None:
     """Otherwise each such message would be left for another twelve minutes."""
-    assert WORKER["Timeout"] + CLOCK_SKEW_SECONDS < _properties("WorkQueue")["VisibilityTimeout"]
+    assert WORKER["Timeout"] + CLOCK_SKEW_SECONDS < properties("WorkQueue")["VisibilityTimeout"]
 
 
 def test_a_schedules_time_is_in_the_future_even_after_the_last_attempt_to_create_it() -> None:
@@ -72,29 +68,29 @@ def test_a_delay_is_never_longer_than_sqs_allows() -> None:
 def test_f25_the_ledger_outlives_every_message_of_a_request() -> None:
     """The retries' age, then both queues' retention: without its row, a redelivery would start again."""
     queues = ("WorkQueue", "WorkDeadLetterQueue")
-    retention = sum(_properties(queue)["MessageRetentionPeriod"] for queue in queues)
+    retention = sum(properties(queue)["MessageRetentionPeriod"] for queue in queues)
     assert MAX_AGE_SECONDS + retention + DAY <= RETENTION_SECONDS
-    ttl = _properties("RequestLedgerTable")["TimeToLiveSpecification"]
+    ttl = properties("RequestLedgerTable")["TimeToLiveSpecification"]
     assert ttl == {"AttributeName": "expires_at", "Enabled": True}
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:
     """SQS dead-letters without a reason, so days of failing calls must come first."""
-    allowed = _properties("WorkQueue")["RedrivePolicy"]["maxReceiveCount"]
+    allowed = properties("WorkQueue")["RedrivePolicy"]["maxReceiveCount"]
     assert allowed == 1000  # the maximum of SQS (SQS API Reference, SetQueueAttributes)
-    assert allowed * _properties("WorkQueue")["VisibilityTimeout"] > 7 * DAY
+    assert allowed * properties("WorkQueue")["VisibilityTimeout"] > 7 * DAY
 
 
 # ------------------------------------------------------------------------------------------------------------- sizes
 
 
 def test_the_workers_setting_is_the_queues_maximum_message_size() -> None:
-    largest = _properties("WorkQueue")["MaximumMessageSize"]
+    largest = properties("WorkQueue")["MaximumMessageSize"]
     assert _variables("WorkerFunction")["WORK_QUEUE_LARGEST_MESSAGE"] == str(largest)
 
 
 def test_the_largest_request_fits_the_queues_with_its_history_and_after_a_redrive() -> None:
-    sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
+    sqs, largest = Mock(), properties("WorkQueue")["MaximumMessageSize"]
     request = RetryQueue(sqs, Mock(), "url", Mock(), max_message_bytes=largest).max_request_bytes
     empty = len(Message("r" * 128, {"x": ""}).to_json())
     first = Message("r" * 128, {"x": "x" * (request - empty)})
@@ -112,8 +108,8 @@ def test_the_largest_request_fits_the_queues_with_its_history_and_after_a_redriv
 
 
 def test_every_message_of_the_queue_fits_the_dead_letter_queue_with_a_reason() -> None:
-    sqs, largest = Mock(), _properties("WorkQueue")["MaximumMessageSize"]
-    assert _properties("WorkDeadLetterQueue")["MaximumMessageSize"] == MEBIBYTE
+    sqs, largest = Mock(), properties("WorkQueue")["MaximumMessageSize"]
+    assert properties("WorkDeadLetterQueue")["MaximumMessageSize"] == MEBIBYTE
     message = Message("r" * 128, {}, source="x" * largest)
     DeadLetterQueue(sqs, "url", largest).send_unworked(message, "0" * 36, "TooLarge", "x" * 200)
     assert "reason" in sqs.send_message.call_args.kwargs["MessageAttributes"]
@@ -124,8 +120,8 @@ def test_every_message_of_the_queue_fits_the_dead_letter_queue_with_a_reason() -
 
 def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
     """CloudFormation writes a parameter only if the template's value changes, and this value is constant."""
-    assert _properties("RetryPolicyParameter")["Value"] == "{}"
-    assert parse_policy(_properties("RetryPolicyParameter")["Value"]) == BUILT_IN
+    assert properties("RetryPolicyParameter")["Value"] == "{}"
+    assert parse_policy(properties("RetryPolicyParameter")["Value"]) == BUILT_IN
 
 
 # ------------------------------------------------------------------------------------------------------- environment
