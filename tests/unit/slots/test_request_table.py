@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,13 +11,7 @@ from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.queued import QUEUE_END, QUEUE_START
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
-from slotkeeper.slots.request_table import (
-    FAILURES,
-    MAX_LEAVES,
-    End,
-    Leaving,
-    QueuedBody,
-)
+from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody
 from tests.simulation.account.boundary import before_write, passed_values, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, reserved
@@ -197,13 +191,6 @@ def test_a_request_is_not_refused_after_its_slot_or_its_state_has_changed(
     before = scene.item, scene.row(name)
     assert scene.requests.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is False
     assert (scene.item, scene.row(name)) == before
-
-
-@pytest.mark.parametrize("end", get_args(End))
-def test_what_an_operator_must_look_at_is_in_the_index_of_failures(end: End, scene: QueueScene) -> None:
-    (name,) = scene.queue("a")
-    scene.requests.leave("p", [Leaving(name, end, "Code", "why")], NOW)
-    assert scene.row(name).get("failed") == (number(NOW) if end in FAILURES else None)
 
 
 def test_a_reservation_that_was_put_back_is_noted_only_in_a_queued_row(scene: QueueScene) -> None:

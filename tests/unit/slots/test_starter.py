@@ -265,15 +265,12 @@ def test_an_end_that_could_not_be_named_does_not_bring_its_message_back(scene: S
 # DispatchQueue
 
 
-def test_the_rings_of_a_process_are_one_dispatch(scene: StarterScene) -> None:
+def test_the_rings_of_a_process_are_one_dispatch_of_the_longest_chain(scene: StarterScene) -> None:
     scene.queue("a")
     assert scene.ring(Bell("p", count=3), Bell("q"), Bell("p", count=5), Bell("p")) == []
     assert [process for process, _ in scene.notes.dispatches] == ["p", "q"]
     assert [bell.count for bell in scene.notes.bells] == [3, 0, 5, 0]
     assert scene.ran == ["a"]
-
-
-def test_the_count_of_a_chain_is_the_longest(scene: StarterScene) -> None:
     scene.left = RESERVE_SECONDS - 1
     scene.ring(Bell("p", count=3), Bell("p", count=5))
     assert scene.rings == [({"process": "p", "count": 6}, 0)]
