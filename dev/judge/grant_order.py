@@ -64,8 +64,6 @@ class _Queue:
         if before is None:
             self.used = item.held_by_key
             return
-        for name in before.holders.keys() - item.holders.keys():  # a reservation that was put back
-            self.known_from[name] = item.grants
         added = {name for name, each in item.holders.items() if name not in before.holders and each.state == "RESERVED"}
         if added and added <= self.rows.keys():
             yield from self._wrong_grant(before, item, [self.rows[name] for name in added])

@@ -61,15 +61,9 @@ _LATER = 3 * _DISTURBED  # seconds after which nothing is delayed by a fault
 
 def random_world(random: Random) -> AuditedWorld:
     """A random world of jobs, children, keys or rates. No other workflow starts an execution of a child's name."""
-    draw = random.choice(
-        (
-            random_slots.random_world,
-            random_slots.random_world_of_targets,
-            random_slots.random_world_with_rate,
-            random_slots.random_world_of_keys,
-        )
-    )
-    plan = replace(draw(random).plan, namesakes=0)
+    of = random_slots
+    draws = (of.random_world, of.random_world_of_targets, of.random_world_with_rate, of.random_world_of_keys)
+    plan = replace(random.choice(draws)(random).plan, namesakes=0)
     return AuditedWorld(plan, frozenset(random.sample(range(1, 300), 2)))
 
 
