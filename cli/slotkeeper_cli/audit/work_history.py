@@ -400,15 +400,11 @@ class KeyLimits:
         self.exist = any(each.key_limit is not None or each.key_limits for each in known)
         if len(known) <= len(self._steps):
             self.exist |= any(row.key for row in history.rows_of.get(name, []))
-        self._found = dict[str, LimitSteps]()
 
     def of(self, key: str) -> LimitSteps:
         """The limit of a key; "" is that of all requests without one. NO_LIMIT: there is none."""
-        if key not in self._found:
-            limits = [(at, each, each.limit_of(key) if each else None) for at, each in self._steps]
-            steps = [(at, NO_LIMIT if each and limit is None else limit) for at, each, limit in limits]
-            self._found[key] = LimitSteps(steps)
-        return self._found[key]
+        limits = [(at, each, each.limit_of(key) if each else None) for at, each in self._steps]
+        return LimitSteps([(at, NO_LIMIT if each and limit is None else limit) for at, each, limit in limits])
 
 
 def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:
