@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache, reduce
 
 from tests.simulation.aws import conditions
-from tests.simulation.aws.conditions import And, Between, Comparison, Exists, In, Not, Or, Test
+from tests.simulation.aws.conditions import And, BeginsWith, Between, Comparison, Exists, In, Not, Or, Test
 from tests.simulation.aws.expressions import Operand, Path, Size, Value
 from tests.simulation.aws.updates import Action, Term, update
 from tests.simulation.frozen import Record, record
@@ -140,6 +140,8 @@ def _text(part: Test | Operand) -> str:
             return f"size({_text(path)})"
         case Exists(path, expected):
             return f"{'attribute_exists' if expected else 'attribute_not_exists'}({_text(path)})"
+        case BeginsWith(path, prefix):
+            return f"begins_with({_text(path)}, {_text(prefix)})"
         case Comparison(left, comparator, right):
             return f"{_text(left)} {comparator} {_text(right)}"
         case Between(operand, low, high):

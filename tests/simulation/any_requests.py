@@ -27,8 +27,11 @@ _BY_NAME = {
     "b": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
     "m": st.fixed_dictionaries({}, optional={"x": _n, "y": _s, "deep": _deep}).map(lambda members: {"M": members}),
     "l": st.lists(st.one_of(_n, _s), max_size=2).map(lambda parts: {"L": parts}),
+    "ss": st.sampled_from([{"SS": ["a"]}, {"SS": ["b", "a"]}, {"SS": ["ab", "c", "a"]}]),
+    "ns": st.sampled_from([{"NS": ["1"]}, {"NS": ["2", "1.0"]}]),
+    "bin": st.just({"B": b"ab"}),
 }
-_SAME_TYPE = {"n": _n, "s": _s, "n2": _n, "s2": _s, "m.x": _n, "m.y": _s}
+_SAME_TYPE = {"n": _n, "s": _s, "n2": _n, "s2": _s, "bin": _BY_NAME["bin"], "m.x": _n, "m.y": _s}
 _PATHS = [*_BY_NAME, *_BY_NAME, *["m.x"] * 3, "m.y", "m.deep", *["m.deep.x"] * 3, "absent", "absent.x", "n.x"]
 _VALUES = st.one_of(*_BY_NAME.values())
 _ORDERED = st.one_of(_n, _s, _n, _s, _VALUES)

@@ -1,4 +1,4 @@
-"""Attribute values of DynamoDB, of the types that the product uses, frozen and canonical: equal ones are one Record.
+"""Attribute values of DynamoDB, frozen and canonical: equal values are the same Record.
 
 Amazon DynamoDB Developer Guide, "Supported data types and naming rules in Amazon DynamoDB".
 """
@@ -28,7 +28,7 @@ def kind_of(value: Record) -> str:
 
 
 def canonical(value: Record) -> Record:
-    """The value as DynamoDB stores it: 1.50 is 1.5. Raises Invalid."""
+    """The value as DynamoDB stores it: 1.50 is 1.5, and a set is sorted. Raises Invalid."""
     kind = kind_of(value)
     content: Any = value[kind]
     if kind == "N":
@@ -37,8 +37,11 @@ def canonical(value: Record) -> Record:
         content = canonical_map(content)
     elif kind == "L":
         content = tuple(canonical(part) for part in content)
-    elif kind not in ("S", "BOOL", "NULL"):
-        raise NotImplementedError(f"the product has no attribute of type {kind}")
+    elif kind in ("SS", "NS", "BS"):
+        members = [_number_text(part) for part in content] if kind == "NS" else list(content)
+        if not members or len(set(members)) < len(members):
+            raise Invalid("One or more parameter values were invalid: a set is empty or has duplicates")
+        content = tuple(sorted(members))
     return record({kind: content})
 
 
@@ -70,7 +73,7 @@ def size_of(value: Record) -> int | None:
         return len(value["S"].encode())
     if kind == "M":
         return len(value["M"].fields)
-    return len(value[kind]) if kind == "L" else None
+    return len(value[kind]) if kind in ("B", "L", "SS", "NS", "BS") else None
 
 
 def item_bytes(item: Record) -> int:

@@ -14,7 +14,7 @@ from tests.simulation.aws.attributes import Invalid, kind_of, number_of
 from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used, Value
 from tests.simulation.frozen import Record
 
-_ORDERED = ("S", "N")
+_ORDERED = ("S", "N", "B")
 _COMPARATORS = ("=", "<>", "<=", ">=", "<", ">")
 
 
@@ -51,6 +51,19 @@ class Exists(NamedTuple):
         return (self.path.of(scope) is not None) == self.expected
 
 
+class BeginsWith(NamedTuple):
+    """begins_with of texts."""
+
+    path: Path
+    prefix: Operand
+
+    def holds(self, scope: Scope) -> bool:
+        value, prefix = self.path.of(scope), self.prefix.of(scope)
+        if value is None or prefix is None or kind_of(value) != "S":
+            return False
+        return str(value["S"]).startswith(str(prefix["S"]))
+
+
 class Comparison(NamedTuple):
     left: Operand
     comparator: str
@@ -78,7 +91,7 @@ class In(NamedTuple):
         return any(_compare("=", self.operand.of(scope), other.of(scope)) for other in self.others)
 
 
-Test = Or | And | Not | Exists | Comparison | Between | In
+Test = Or | And | Not | Exists | BeginsWith | Comparison | Between | In
 
 
 class Condition(NamedTuple):
@@ -124,6 +137,10 @@ class _Conditions(Reader):
         for function, expected in (("attribute_exists", True), ("attribute_not_exists", False)):
             if self.calls(function):
                 return Exists(*self.arguments(self.path), expected)
+        if self.calls("begins_with"):
+            path, prefix = self.arguments(self.path, self.operand)
+            self.check_kind(prefix, "S")
+            return BeginsWith(path, prefix)
         left = self.operand()
         word = self.take("IN", "BETWEEN", *_COMPARATORS)
         if word == "BETWEEN":
