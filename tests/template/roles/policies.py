@@ -64,13 +64,17 @@ def matches(pattern: str, arn: str) -> bool:
     return len(ours) == len(theirs) and all(map(fnmatchcase, theirs, ours))
 
 
-def grants(stack: Stack, role: str) -> list[Grant]:
-    """Every action on every resource, one grant each, but for those of WORK_POLICY."""
+def grants(stack: Stack, role: str, *, of_work: bool = False) -> list[Grant]:
+    """Every action on every resource, one grant each.
+
+    Args:
+        of_work: return the grants of WORK_POLICY, and otherwise all others.
+    """
     properties = stack.properties(role)
     assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy grants more than the calls need"
     granted = []
     for policy in properties.get("Policies", []):
-        if role == "WorkerRole" and policy["PolicyName"] == WORK_POLICY:
+        if of_work != (role == "WorkerRole" and policy["PolicyName"] == WORK_POLICY):
             continue
         for statement in policy["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow", statement
