@@ -240,9 +240,9 @@ def _breaker(change: Callable[[Breaker], Breaker]) -> Remove:
 def counts_what_was_not_reported(patch: Patch) -> None:
     report = Downstreams._report
 
-    def counts(self: Any, *given: Any) -> bool:
+    def counts(self: Downstreams, *given: Any) -> bool:
         unreported: list[str] = []
-        self._on_unreported = unreported.append
+        self.on_unreported = unreported.append
         return report(self, *given) or bool(unreported)
 
     patch.setattr(Downstreams, "_report", counts)

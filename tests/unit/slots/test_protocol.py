@@ -250,6 +250,13 @@ def test_a_change_that_may_allow_a_start_rings_after_its_write(act: Any, rings: 
     assert scene.rings == [({"process": "p"}, 0)] * rings
 
 
+def test_a_process_is_paused_until_it_is_resumed(scene: ProtocolScene) -> None:
+    scene.operations.pause("p")
+    assert scene.process.paused
+    scene.operations.resume("p")
+    assert not scene.process.paused
+
+
 def test_a_change_of_an_unknown_process_is_refused_without_a_ring(scene: ProtocolScene) -> None:
     for act in (
         lambda: scene.operations.set_limit("unknown", 1),

@@ -156,6 +156,7 @@ def test_a_refused_request_ends_with_its_reservation(code: str, scene: QueueScen
     (rejected,) = settled.rejected
     assert (settled.removed, rejected.code, code in rejected.reason) == (True, "InvalidExecution", True)
     assert (scene.states, scene.holders) == ({"a": "REJECTED", "b": "STARTED"}, {"b": "RESERVED"})
+    assert scene.process.grants == given.grants + 1  # a plan made before is outdated
 
 
 @pytest.mark.parametrize(
