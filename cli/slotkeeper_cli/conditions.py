@@ -104,7 +104,7 @@ def of_key(key: str) -> str:
 def _key_is_full(process: Process, key: str, weight: int, room: int) -> Condition:
     key_limit = process.limit_of(key) or 0
     in_use = process.held_by_key.get(key, 0)
-    text = f"{in_use} of the {key_limit} of {of_key(key)} in use"
+    text = f"{in_use} of {key_limit} slots of {of_key(key)} in use"
     if weight > 1:
         text = f"weight {weight} does not fit: {text}"
     if taken := key_limit - in_use - room:

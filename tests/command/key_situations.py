@@ -56,7 +56,7 @@ def _plain(_: Operator) -> None:
 
 
 _SET = "process set-key-limit sample"
-_FULL = '2 of the 2 of key "acme" in use'
+_FULL = '2 of 2 slots of key "acme" in use'
 _REPAIR = "process repair sample --yes"
 _SUBMIT = "request submit --process sample --key"
 SITUATIONS = {
@@ -70,7 +70,7 @@ SITUATIONS = {
         ("explain a3", 0, f"0 requests start before it, and has waited for 59 s: {_FULL}.", {"never": ("behind",)}),
         ("explain b1", 0, "in turn 1 request starts before it", "5 of 5 slots in use", "held by lease-1"),
         (
-            *("explain n1", 0, "number 1 of requests without a key", "2 of the 2 of requests without a key in use"),
+            *("explain n1", 0, "number 1 of requests without a key", "2 of 2 slots of requests without a key in use"),
             *("held by n0", {"never": ("lease-1", "behind")}),
         ),
         (

@@ -103,12 +103,12 @@ UNREAD = "more requests are queued than were read, so whose turn is next is not 
     [
         ({"after_keys": {"1": "a"}}, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1", "behind b2, which is next; "),
         ({"slot_limit": 0}, "a1 1 0, b1 2 0, -1 3 0, a2 4 1, b2 5 1, -2 6 1", "the process has no slots"),
-        (FULL, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1", 'behind a1, which is next of key "a"; 1 of the 1 of'),
+        (FULL, "b1 1 0, -1 2 0, a1 3 0, b2 4 1, -2 5 1, a2 6 1", 'behind a1, which is next of key "a"; 1 of 1 slots'),
         ({"key_limits": {"b": 0}}, "a1 1 0, -1 2 0, b1 None None, b2 None None, a2 3 1, -2 4 1", "it can start"),
         ({"slots_in_use": 3, "is_cut": True}, IN_PART, UNREAD),
         ({"is_cut": True}, IN_PART, UNREAD),
         ({"paused": True, "is_cut": True}, IN_PART, "the process is paused"),
-        ({**FULL, "is_cut": True}, IN_PART, 'behind a1, which is next of key "a"; 1 of the 1 of'),
+        ({**FULL, "is_cut": True}, IN_PART, 'behind a1, which is next of key "a"; 1 of 1 slots'),
     ],
 )
 def test_requests_are_in_the_order_of_turns(changes: dict[str, Any], expected: str, because: str) -> None:

@@ -80,7 +80,34 @@ def test_a_command_and_a_page_show_the_fullest_keys_and_a_page_finds_requests_of
     assert all(is_harmless(operator.run("status", *of).stdout) for of in ([], ["sample"], ["sample", "--json"]))
 
 
-WHAT = 'process sample: 2 requests are queued: 1 of the 1 of key "acme" in use'
+@pytest.mark.parametrize(
+    "key", ["[/]", "[red]x", "--help", "a=b", "<img src=x>", "$(id)", 'it\'s "q"', " {0}%s ", "a\u202eb"]
+)
+def test_a_key_of_any_text_is_harmless_and_found(key: str, operator: Operator) -> None:
+    operator.processes.set_limit("sample", 5)
+    operator.processes.set_key_limit("sample", 2)
+    assert operator.run("process", "set-key-limit", "sample", "1", f"--key={key}").exit_code == 0
+    operator.hold("a", key=key)
+    operator.wait("b", key=key)
+    operator.wait("other")
+    for command in (
+        ["status", "sample"],
+        ["explain", "b"],
+        ["explain", "--process=sample", f"--key={key}"],
+        ["request", "list", "sample", f"--key={key}"],
+        ["failed", "list", f"--key={key}"],
+        ["process", "show", "sample"],
+        ["doctor"],
+        ["audit"],
+    ):
+        assert is_harmless(operator.run(*command).stdout), command
+    listed = operator.run("request", "list", "sample", f"--key={key}", "--json").json
+    assert [each["request_id"] for each in listed["requests"]] == ["a", "b"]
+    cancelled = operator.run("request", "cancel", "--process=sample", "--all", f"--key={key}", "--yes", "--json").json
+    assert [each["request_id"] for each in cancelled["cancelled"]] == ["b"]
+
+
+WHAT = 'process sample: 2 requests are queued: 1 of 1 slots of key "acme" in use'
 
 
 @pytest.mark.parametrize(
