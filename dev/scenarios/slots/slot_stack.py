@@ -143,7 +143,7 @@ class SlotStack:
             total=total,
             gauges={name: (item.weight, 0 if item.paused else item.limit) for name, item in sorted(items.items())},
             counts={
-                "queued": queued,
+                "queued": min(queued, total - done),  # without what was counted twice
                 "running": running,
                 "succeeded": states["SUCCEEDED"],
                 "failed": states["FAILED"],
