@@ -154,6 +154,14 @@ def _boxes(svg: str, kinds: str) -> list[tuple[float, float, float, float]]:
     return [(x, x + width, y, y + height) for x, y, width, height in found]
 
 
+def test_a_bar_names_its_key_first_and_as_much_as_fits() -> None:
+    spans = [(START, START + length) for length in (400, 140, 70, 30, 1)]
+    bars = [Bar("a-long-request-id", "succeeded", 1, None, each, key="customer-1") for each in spans]
+    svg = timeline_svg(Timeline("p", START, START + 1000, bars, []))
+    texts = ["…omer-1", "customer-1", "customer-1 a-long-request-id"]
+    assert re.findall(r'class="wide">([^<]*)', svg) == texts
+
+
 def test_no_two_bars_overlap_and_no_two_labels_of_changes() -> None:
     svg = timeline_svg(_timeline(60))
     for kinds in ("ok|bad", "wait"):

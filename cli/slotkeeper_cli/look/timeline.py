@@ -171,7 +171,7 @@ def timeline_svg(of: Timeline, *, file: bool = False) -> str:
         file: a separate picture, of WIDTH pixels, with its title and notes. Otherwise a part of a page, as wide as
             the page permits.
     """
-    bars = [replace(each, label=plain(each.label)) for each in of.bars]
+    bars = [replace(each, label=plain(each.label), key=plain(each.key)) for each in of.bars]
     of = replace(of, bars=bars, marks=[replace(each, text=plain(each.text)) for each in of.marks])
     axis = _Axis(of)
     parts = [(_text(_LEFT, 26, f"Slots of {of.process}", "name"), 36)] if file else []
@@ -414,11 +414,13 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], *, waiting: bool = 
         )
         pixels = width / 100 * WIDTH
         fitting = int((pixels - 9 - 14 * bool(sign)) / _CHARACTER)
-        if pitch > 14 and fitting >= min(len(each.label), 5):
+        if pitch > 14 and fitting >= min(len(each.key or each.label), 5):
             slots = f" ({each.weight:,} slots)" if each.weight > size else ""
+            name = f"{each.key} {each.label}" if each.key else each.label
             # The ends of ids differ.
-            whole = (text for text in (each.label + slots, each.label) if len(text) <= fitting)
-            shown = next(whole, "…" + each.label[1 - fitting :])
+            part = "…" + (each.key or each.label)[1 - fitting :]
+            whole = (text for text in (name + slots, name, each.key or name) if len(text) <= fitting)
+            shown = next(whole, part)
             drawn += (
                 f'<svg x="{x:.2f}%" y="{y}" width="{width:.2f}%" height="{pitch}">'
                 f'<text x="5" y="{pitch / 2 + 2.5}" class="wide">{escaped(shown)}</text></svg>'
