@@ -39,7 +39,7 @@ def _malformed_keys(operator: Operator) -> Names:
     names = {"a": operator.hold("a", key="acme"), "n": operator.hold("n"), "text": operator.hold("text", key="b")}
     operator.lease("lease-1", 1_790_000_600)
     edit(operator, "key_limit", {"S": "three"})
-    edit(operator, "key_limits", {"M": {"paused": {"S": "4"}, "a.b": {"L": []}}})
+    edit(operator, "key_limits", {"M": {"paused": {"S": "4"}, "a.b=c": {"L": []}}})
     edit(operator, "after_keys", {"M": {"1": {"N": "5"}}})
     edit(operator, f"holders/{names['text']}", {"S": "broken"})
     for name in (names["a"], names["n"], "lease-1"):
@@ -123,13 +123,13 @@ SITUATIONS = {
         (
             *(_REPAIR, 0, "the item is valid now", "holders.lease-1.key: removed (a lease has none)"),
             *("holders.{n}.key: removed (its request)", 'holders.{a}.key: {"S": "acme"} (its request)'),
-            *('"key": {"S": "b"}', 'key_limit: {"N": "0"} (no', 'key_limits.a.b: {"N": "0"}'),
+            *('"key": {"S": "b"}', 'key_limit: {"N": "0"} (no', 'key_limits.a.b=c: {"N": "0"}'),
             'key_limits.paused: {"N": "4"} (the value itself)',
             *("after_keys: removed (the turns"),
         ),
         (
-            *(f"{_REPAIR} --set key_limits.a.b=2 --set key_limit=5", 0, 'key_limit: {"N": "5"} (--set)'),
-            'key_limits.a.b: {"N": "2"} (--set)',
+            *(f"{_REPAIR} --set key_limits.a.b=c=2 --set key_limit=5", 0, 'key_limit: {"N": "5"} (--set)'),
+            'key_limits.a.b=c: {"N": "2"} (--set)',
         ),
         (f"{_REPAIR} --set key_limit=100001", 2, "limit of a key must be a whole number from 0 to 100000, got 100001"),
     ),

@@ -97,11 +97,11 @@ def repair(
 def _given(values: Iterable[str]) -> dict[Keys, str]:
     given = {}
     for text in values:
-        path, equals, value = text.partition("=")
+        is_of_key = text.startswith("key_limits.")  # a key may contain dots and equals signs
+        path, equals, value = text.rpartition("=") if is_of_key else text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set must be PATH=VALUE, as in --set slot_limit=5, got {text!r}")
-        # A key may contain dots.
-        given[tuple(path.split(".", 1 if path.startswith("key_limits.") else -1))] = value
+        given[tuple(path.split(".", 1 if is_of_key else -1))] = value
     return given
 
 
