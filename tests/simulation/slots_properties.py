@@ -516,8 +516,11 @@ class SlotsProperties(SlotsState):
             self._check_freed_by_event(name, dead, ended)
 
     def _check_freed_by_event(self, name: str, dead: float, ended: float) -> None:
-        """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll."""
-        if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
+        """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll.
+
+        After a fault or in an outage, the event comes again later.
+        """
+        if self.faults_at_close.get(name) != self.faults or max(self.disturbed_at, self.outage_until) > dead:
             return
         gap = CHECK_GAP + 10
         late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
