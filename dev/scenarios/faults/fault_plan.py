@@ -14,6 +14,8 @@ from dev.scenarios.runner.whole_run import STARTED
 from dev.scenarios.slots.slot_requests import Request
 
 PROCESSES = ("soak-a", "soak-b", "soak-c")
+KEYED = "soak-b"  # its requests have these keys, one after another
+KEYS = ("", "x", "y")
 # Seconds. Some runs outlive their workflow by more than the grace time and two janitor runs.
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
@@ -95,7 +97,8 @@ def _request(
 ) -> Request:
     """A request whose job takes so many seconds, and ends as `ending` states."""
     work = {"arguments": {"--seconds": f"{seconds:.2f}", "--ending": ending}}
-    return Request(request_id, work, STARTED, process, leaves=leaves, has_caller=has_caller, at=at)
+    key = KEYS[int(request_id.rpartition("-")[2]) % len(KEYS)] if process == KEYED else ""
+    return Request(request_id, work, STARTED, process, leaves=leaves, has_caller=has_caller, key=key, at=at)
 
 
 def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> list[Request]:

@@ -25,7 +25,7 @@ from slotkeeper_cli.audit.check_result import CheckResult, first_of
 from slotkeeper_cli.audit.intervals import spread
 from slotkeeper_cli.audit.work_history import AuditBounds
 
-from .fault_plan import DECK, PROCESSES, RESTARTED, SHORT, Plan, burst, draw
+from .fault_plan import DECK, KEYED, PROCESSES, RESTARTED, SHORT, Plan, burst, draw
 from .fault_player import FaultMark, FaultPlayer
 
 GRACE, CHECK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
@@ -123,7 +123,7 @@ def prepare(stack: SlotStack, plan: Plan) -> None:
         ExecutionProperty={"MaxConcurrentRuns": sum(plan.limits.values()) + 2},
     )
     for process, limit in plan.limits.items():
-        stack.processes.create(process, limit, JOB)
+        stack.processes.create(process, limit, JOB, key_limit=(limit + 1) // 2 if process == KEYED else None)
     for queue in ("RequestQueueUrl", "DispatchQueueUrl", "EndingQueueUrl"):
         attributes = {"VisibilityTimeout": str(VISIBILITY)}
         stack.sqs.set_queue_attributes(QueueUrl=stack.outputs[queue], Attributes=attributes)
