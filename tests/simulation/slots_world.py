@@ -679,6 +679,11 @@ class SlotsWorld(SlotsProperties):
             self._leave_to_janitor()  # which reads again
         super().call(name, how)
 
+    def land(self, number: str, how: str) -> None:
+        _, name, _ = self.in_transit[int(number)]
+        self._acting = (name, self.ahead_of(name))
+        super().land(number, how)
+
     def clock_of(self, name: str, actor: Actor) -> float:
         return self.now + self.ahead_of(name)
 
