@@ -456,12 +456,15 @@ class SlotsProperties(SlotsState):
     def _check_started(self) -> None:
         """S6: what may start, or must leave, does so within seconds, and after a fault with the janitor's next run.
 
-        A reservation must first be old, and a request of a malformed item waits until it is repaired.
+        A reservation must first be old, and a request of a malformed item waits until it is repaired. A rate may delay
+        it again after a grant that was taken back.
         """
         overdue = "" if self.is_malformed else self.overdue()
         self.overdue_since = self.overdue_since if overdue and overdue == self.was_overdue else self.now
         self.was_overdue = overdue
-        late = self.now - max(self.overdue_since, self.disturbed_at, self.outage_until)
+        process = self._process(process_of(overdue.partition(" ")[0])) if overdue else None
+        permitted = (process.next_start - process.rate.lead) / 1000 if process and process.rate else 0.0
+        late = self.now - max(self.overdue_since, permitted, self.disturbed_at, self.outage_until)
         most = 2 * PERIOD + code.AGE if self.faults or not self.plan.has_doorbell else PERIOD / 2
         if overdue and late > most:
             raise Violation("S6", f"{overdue} and nothing has happened for {late:.0f} s")
