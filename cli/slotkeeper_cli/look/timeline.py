@@ -417,7 +417,7 @@ def _bars(axis: _Axis, bars: Sequence[tuple[Bar, Interval]], *, waiting: bool = 
         if pitch > 14 and fitting >= min(len(each.key or each.label), 5):
             slots = f" ({each.weight:,} slots)" if each.weight > size else ""
             name = f"{each.key} {each.label}" if each.key else each.label
-            # The ends of ids differ.
+            # The ends of ids differ, and those of numbered keys.
             part = "…" + (each.key or each.label)[1 - fitting :]
             whole = (text for text in (name + slots, name, each.key or name) if len(text) <= fitting)
             shown = next(whole, part)

@@ -143,7 +143,8 @@ class SlotStack:
             total=total,
             gauges={name: (item.weight, 0 if item.paused else item.limit) for name, item in sorted(items.items())},
             counts={
-                "queued": min(queued, total - done),  # without what was counted twice
+                # Without what was counted twice, if all that end are known: faults send further requests.
+                "queued": min(queued, least - done) if least else queued,
                 "running": running,
                 "succeeded": states["SUCCEEDED"],
                 "failed": states["FAILED"],
